@@ -1,0 +1,57 @@
+"""What an external linker must hold.
+
+A linker keeps KV pages outside the pools and moves them in virtual time. Its keys are page keys: a key names the
+whole prefix up to the page's end, in its namespace, so a page is restorable only if every page before it is.
+Under unified KV the target model keeps its window per request, so the linker skips the SWA component: a load fills
+FULL slots only, and the request's first position that has an SWA peer is the end of what was loaded.
+
+Each transfer ends exactly once: completed, failed, or cancelled before it started. A page under transfer is
+pinned by its caller until then. Nothing here reads a clock: the caller passes `now_us`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class Completion(NamedTuple):
+    """A transfer that ended. `pages` is how many pages of it are valid (fewer than asked: a short transfer)."""
+
+    ticket: int
+    kind: str  # "load" | "offload"
+    owner: int  # the request, or whatever the caller gave
+    pages: int
+    ok: bool
+    due_us: int
+
+
+class Linker(Protocol):
+    skips_swa: bool
+
+    def lookup(self, keys: np.ndarray) -> int:
+        """How many leading keys (int64[n], page keys after the local hit) can be restored: 0..n."""
+
+    def load(self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int) -> tuple[int, int]:
+        """Queue a load of keys into FULL pages (int64[n] each); returns (ticket, due_us)."""
+
+    def offload(self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int) -> int | None:
+        """Queue a store of pages under their keys; None: every key is stored already. Returns a ticket."""
+
+    def cancel(self, ticket: int) -> bool:
+        """Cancel a transfer that has not completed; True if it will not complete."""
+
+    def poll(self, now_us: int) -> list[Completion]:
+        """Transfers that ended by now, in order of (due_us, ticket); stores become visible here."""
+
+    def next_due_us(self) -> int | None: ...
+
+    def in_flight(self) -> tuple[int, int]:
+        """(loads, offloads) that have not ended."""
+
+    def exchange(self) -> bytes:
+        """Keys stored since the last exchange, for the other replicas (empty for a store of this rank alone)."""
+
+    def learn(self, news: bytes) -> None:
+        """Another replica's additions take effect."""

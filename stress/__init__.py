@@ -1,0 +1,1 @@
+"""The stress tester: operations, engines under test, serving loop, probe, checks, launchers, coordinator."""

@@ -1,0 +1,1 @@
+"""What watches a run: events, the shadow ledger, the rules, the marks. Imports neither allocator nor engine."""

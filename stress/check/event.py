@@ -1,0 +1,70 @@
+"""What the probe sees below an operation: pages lent, returned, mapped, asked back, held.
+
+An event carries page ids, never token slots: the probe reduces slots to pages as it sees them. `pages` and `peers`
+are int64 numpy arrays of equal length (or `peers` is None), owned by the event: nobody writes to them later. On a
+GPU they arrive one non-blocking copy later, still under the operation that caused them. An event says what the
+target *did*; what it *meant* to do is an INTENT, recorded when a deferred free is enqueued, because a free that is
+resolved at the flush may name a page that is validly on loan by then.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+
+class EventKind(str, Enum):
+    """`edge` events speak of a mapping edge (source pool -> target pool), the others of one pool."""
+
+    LEND = "lend"  # pool, pages: left the free list
+    RETURN = "return"  # pool, pages: are on the free list again, in the order in which they went
+    INTENT = "intent"  # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
+    MAP = "map"  # edge, pages = source pages, peers = what the mapping says now (no_peer included)
+    SLOTS = "slots"  # edge, pages = source slots, peers = target slots: a sample for offset checks
+    GROUP_BEGIN = "group_begin"  # pool: frees are deferred from here
+    GROUP_END = "group_end"  # pool: everything deferred has been flushed
+    HOLD = "hold"  # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none
+    FREE_LIST = "free_list"  # pool, pages: the whole free list, read by a sweep
+    CACHED = "cached"  # pool, pages: every page in the prefix cache, read by a sweep
+    COUNTS = "counts"  # pool, pages = [size, available, evictable, protected], in pages, as the target counts them
+    LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
+
+
+class Cause(NamedTuple):
+    """Who asked: the operation under which an event happened, and the engine's own word for the step in it."""
+
+    operation: int
+    kind: str  # the operation's kind
+    rid: int  # the request it is about, -1: several or none
+    step: str  # "linker load", "cache eviction", "window", "insert", ... or ""
+
+
+class Event(NamedTuple):
+    kind: EventKind
+    pool: str  # a pool's name; for an edge event the target pool of the edge
+    pages: np.ndarray
+    peers: np.ndarray | None
+    cause: Cause
+    call: int  # running number of calls within the operation
+    method: str  # the target's method, e.g. "free_swa_segment"
+    at_us: int
+
+
+class PoolShape(NamedTuple):
+    """A pool as the checks need it. `null_page` is never lent and never returned (None: there is none)."""
+
+    name: str
+    pages: int  # lendable pages
+    page_size: int  # tokens
+    null_page: int | None
+    first_page: int = 1  # lendable ids are first_page .. first_page + pages - 1
+
+
+class EdgeShape(NamedTuple):
+    """A mapping from pages of `source` to pages of `target`; `no_peer` means that there is none."""
+
+    source: str
+    target: str
+    no_peer: int = 0

@@ -1,0 +1,134 @@
+"""What the serving loop asks of an engine, and what the probe may ask about it.
+
+The verbs are those of `stress.operation`, one method each; the serving loop calls nothing else. An engine keeps the
+table of each request's pages and never tells page ids through a verb: the ledger reads them through `table` and the
+probe. A verb that can't be satisfied returns None or False and leaves everything as it was. An assertion of the
+target escapes as AssertionError, any other exception is an error of the target. An engine takes its clock from
+`now_us`, which the loop sets before each operation, and says in `step` which part of the operation it is in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from stress.check.event import EdgeShape, PoolShape
+
+
+class RequestSpec(NamedTuple):
+    """What an engine must know of a request before it is admitted.
+
+    keys: int64[ceil((prompt + output) / page_size)], one a page; a key names the whole prefix up to the page's end,
+    with its namespace. `tokens(lo, hi)` expands positions to token ids for an engine that wants them.
+    """
+
+    rid: int
+    namespace: int
+    prompt_tokens: int
+    output_tokens: int
+    keys: np.ndarray
+    session: int = -1
+
+
+class Admission(NamedTuple):
+    """An admitted request: `cached` tokens came from the prefix cache, `loaded` from the external linker."""
+
+    cached: int
+    loaded: int
+    ready_us: int  # when the load completes; the request's first forward pass can't end before it
+
+
+class Room(NamedTuple):
+    """Tokens that an allocation could get, each pool: free now plus evictable."""
+
+    full: int
+    swa: int
+
+
+class Engine(Protocol):
+    """One rank's KV memory. `pools[0]` holds every position; edges lead from it to the others."""
+
+    now_us: int
+    step: str
+    page_size: int
+    pools: tuple[PoolShape, ...]
+    edges: tuple[EdgeShape, ...]
+    observes: frozenset[str]  # of: lends, returns, mapping, groups, tables, cache, counts, drain
+
+    def open(self, spec: RequestSpec) -> None:
+        """Make a request known; it holds nothing yet."""
+
+    def close(self, rid: int) -> None:
+        """Forget a request that holds nothing (finished, aborted, or never admitted)."""
+
+    def admit(self, rid: int, spare: int) -> Admission | None:
+        """Match, lock, load back. None: fewer than `spare` FULL tokens would be left, or no row; nothing is held."""
+
+    def extend(self, rows: list[tuple[int, int]]) -> bool:
+        """Slots for prompt positions up to `upto`, for all rows or none; evicts cached pages if it must."""
+
+    def reserve(self, rows: list[tuple[int, int]]) -> bool:
+        """Slots up to page_ceil(committed + tokens), for all rows or none; evicts cached pages if it must."""
+
+    def commit(self, rows: list[tuple[int, int]]) -> None:
+        """The forward pass wrote `accepted` more positions of each row."""
+
+    def results_begin(self) -> None: ...
+
+    def results_end(self) -> None: ...
+
+    def checkpoint(self, rid: int) -> None: ...
+
+    def evict_windows(self, rids: list[int]) -> None: ...
+
+    def finish(self, rid: int) -> None: ...
+
+    def abort(self, rid: int) -> None: ...
+
+    def retract(self, rid: int) -> None: ...
+
+    def evict(self, full: int, swa: int) -> None: ...
+
+    def poll(self) -> int:
+        """Completions of the linker take effect; returns how many did."""
+
+    def drain(self) -> None:
+        """Evict everything that is cached."""
+
+    # what the loop and the ledger may read
+
+    def room(self) -> Room: ...
+
+    def next_window_eviction(self, rid: int) -> int:
+        """Committed tokens at which `evict_windows` of the request would next release something."""
+
+    def pending_us(self) -> int | None:
+        """When the linker's next completion is due; None: nothing is in flight."""
+
+    def table(self, rid: int) -> np.ndarray:
+        """Pages of pools[0] that the request's row names, in order: int64[]; empty when it holds none."""
+
+    def running(self) -> list[int]:
+        """Requests that hold a row, in order of admission."""
+
+    def cached_pages(self) -> np.ndarray:
+        """Pages of pools[0] in the prefix cache: int64[]."""
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """By pool, in pages: size, available, evictable, protected, as the target itself counts them."""
+
+    def leftover(self) -> tuple[int, int, int, int, int]:
+        """Locks, pins, loads, offloads, requests still there (all 0 after a drain)."""
+
+    def marks(self) -> dict[str, int]:
+        """What the engine alone can see of the marks: node_split, tombstone_recovered, load_back, ..."""
+
+    def exchange(self) -> bytes:
+        """What other ranks shall learn at this boundary (stored pages)."""
+
+    def learn(self, news: list[bytes]) -> None:
+        """What the other ranks told, in rank order."""
+
+    def allocators(self) -> object:
+        """The object whose methods the probe wraps."""

@@ -1,0 +1,1 @@
+"""Wraps an engine's allocators by method name and turns calls into events."""
