@@ -1,0 +1,1 @@
+"""Complete runs as TOML, shipped in the wheel: `kvstress run NAME` reads NAME.toml of this package."""

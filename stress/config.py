@@ -1,0 +1,138 @@
+"""Finds, reads, overrides and checks a configuration.
+
+`load_config("seed")` reads the package `configs`, `load_config("my/run.toml")` a file. Overrides are texts
+`table.key=value` as `--set` takes them: the value is TOML, a bare word is a string. Every mistake is a
+ConfigError of one line that names the file or the override, the key's path and the cure.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stress.config_checks import check_config
+from stress.config_schema import (
+    Arm,
+    Arms,
+    Check,
+    Config,
+    ConfigError,
+    Layout,
+    Linker,
+    LinkerFault,
+    Pool,
+    Record,
+    Serving,
+    Workload,
+    from_dict,
+)
+
+__all__ = [
+    "Arm",
+    "Arms",
+    "Check",
+    "Config",
+    "ConfigError",
+    "Layout",
+    "Linker",
+    "LinkerFault",
+    "Pool",
+    "Record",
+    "Serving",
+    "Workload",
+    "config_names",
+    "from_dict",
+    "load_config",
+]
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
+_BARE_WORD = re.compile(r"[^\s\"'\[\]{}#,][^\n\"'\[\]{}#]*\Z")
+
+
+def config_names() -> list[str]:
+    """The configurations that ship with the package, sorted."""
+    files = resources.files("configs").iterdir()
+    return sorted(file.name[: -len(".toml")] for file in files if file.name.endswith(".toml"))
+
+
+def load_config(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Config:
+    """The resolved and checked configuration.
+
+    Args:
+        name_or_path: a name of `configs/`, or a path (anything with a slash or ending in .toml).
+        overrides: texts `a.b=v`, applied in order.
+        seed: replaces the configuration's seed.
+
+    Raises:
+        ConfigError: one line, what, where, the cure.
+    """
+    source, text = _read(name_or_path)
+    try:
+        data = msgspec.toml.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: not TOML: {' '.join(str(error).split())}; correct that line") from None
+    overridden = [_override(data, override) for override in overrides or []]
+    if seed is not None:
+        data["seed"] = seed
+        overridden.append(("seed", f"--seed {seed}"))
+    if "name" not in data:
+        data["name"] = Path(source).stem
+    try:
+        return check_config(from_dict(data))
+    except ConfigError as error:
+        path = str(error).partition(": ")[0]
+        told = [how for key, how in overridden if _within(path, key) or _within(key, path)]
+        raise ConfigError(f"{told[-1] if told else source}: {error}") from None
+
+
+def _within(path: str, table: str) -> bool:
+    return path == table or path.startswith((f"{table}.", f"{table}["))
+
+
+def _read(name_or_path: str) -> tuple[str, bytes]:
+    """Where the configuration lies, for messages, and its text."""
+    is_path = "/" in name_or_path or name_or_path.endswith(".toml")
+    if not is_path:
+        if name_or_path not in config_names():
+            names = ", ".join(config_names())
+            raise ConfigError(
+                f"config {name_or_path!r}: no such name; choose {names}, or give a path FILE.toml"
+            )
+        return f"{name_or_path}.toml", (resources.files("configs") / f"{name_or_path}.toml").read_bytes()
+    try:
+        return name_or_path, Path(name_or_path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name_or_path}: {error.strerror}; name a readable TOML file") from None
+
+
+def _override(data: dict[str, Any], override: str) -> tuple[str, str]:
+    """Sets one value in the tables. Returns the key's path and how a message calls the override."""
+    how = f"--set {override}"
+    key, equals, text = override.partition("=")
+    key, text = key.strip(), text.strip()
+    if not equals or not _KEY.match(key) or not text:
+        raise ConfigError(f"{how}: not an assignment; write --set table.key=value")
+    *tables, last = key.split(".")
+    at = data
+    for depth, table in enumerate(tables):
+        at = at.setdefault(table, {})
+        if not isinstance(at, dict):
+            raise ConfigError(f"{how}: {'.'.join(tables[: depth + 1])} is a value, not a table; name a key")
+    at[last] = _value(text, how)
+    return key, how
+
+
+def _value(text: str, how: str) -> Any:
+    """The TOML value of `text`, or the text itself where it is a bare word."""
+    try:
+        data = msgspec.toml.decode(f"value = {text}")
+        if list(data) == ["value"]:
+            return data["value"]
+    except msgspec.DecodeError:
+        if _BARE_WORD.match(text):
+            return text
+    raise ConfigError(f'{how}: the value is not TOML; write a number, true, [list], "text" or a bare word')
