@@ -1,0 +1,88 @@
+"""What a launcher must hold.
+
+A launcher starts the ranks of one arm, says how each of them ended, and ends them. It decides no verdict
+and reads no rank file. It must hold that:
+* a rank that ended is reported once, with its result or with the reason why there is none, never both;
+* one rank's death costs no other rank's result;
+* after `stop` no rank is alive, whatever state they were in; ranks also end when this process is killed;
+* `start` after `stop` gives fresh ranks. `close` ends also what outlives an arm (a cluster); both are idempotent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from stress.result import RankResult, RankSpec
+
+LAUNCHERS = ("inline", "local", "ray")
+
+
+class LaunchError(RuntimeError):
+    """The ranks could not be started: infrastructure, not a finding. One line with what is there and the cure."""
+
+
+class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rank ended: with a result, or `lost` says why there is none. Exactly one of the two is set."""
+
+    rank: int
+    result: RankResult | None = None
+    lost: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.result is None) == (self.lost == ""):
+            raise ValueError(f"rank {self.rank}: an outcome holds either a result or the reason for its loss")
+
+
+class Launcher(Protocol):
+    """Starts the ranks of one arm at a time."""
+
+    name: str
+
+    def start(self, specs: list[RankSpec], entry: str) -> None:
+        """Starts one rank for each spec, `specs[i].rank == i`.
+
+        `entry` is the dotted name of the rank's generator function, such as "stress.rank:run_rank".
+        Raises LaunchError when the machine or the cluster has no room for them.
+        """
+        ...
+
+    def poll(self, timeout_s: float) -> list[RankOutcome]:
+        """The ranks that ended since the last call, in rank order; waits at most `timeout_s` for one."""
+        ...
+
+    def stop(self) -> None:
+        """Ends all ranks of the current arm at once; no rank is alive afterwards. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """`stop`, and gives back all that was kept from arm to arm."""
+        ...
+
+    def pids(self) -> dict[int, int]:
+        """Process id by rank, as far as they are known by now."""
+        ...
+
+
+def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
+    """The launcher called `name`; its library is imported here and not before.
+
+    `config` needs `layout.device`. Options: `exchange_timeout_s` (local, ray: how long a rank waits for its
+    peers at one exchange), `address` (ray: the cluster to join), `placement_timeout_s` (ray).
+    Raises ValueError for a name that does not exist.
+    """
+    device = config.layout.device
+    if name == "inline":
+        from stress.launch.inline import InlineLauncher
+
+        return InlineLauncher(**options)
+    if name == "local":
+        from stress.launch.local import LocalLauncher
+
+        return LocalLauncher(**options)
+    if name == "ray":
+        from stress.launch.ray import RayLauncher
+
+        return RayLauncher(device=device, **options)
+    raise ValueError(f"launcher: there is no '{name}'; use one of {', '.join(LAUNCHERS)}")

@@ -1,0 +1,106 @@
+"""One rank, whoever hosts it: its generator, its file, and what becomes of an exception.
+
+A rank is a generator that yields its payload at each exchange and is sent those of all ranks. This module
+opens it by its dotted name, gives it its rank file, and turns its end into a RankOutcome. An exception that
+escapes is trouble of the rank itself (a target's exceptions are results), so it makes the rank `lost`, with
+the traceback. The file's first and last lines (`started`, `result`) are written here: the first before any
+work, so that a rank that dies early has left its pid, the last with what the exchanger knows about losses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import traceback
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import msgspec
+
+from stress.launch.contract import RankOutcome
+from stress.record import RankFile, rank_path
+from stress.result import RankLine, RankResult, RankSpec, ResultLine, Started
+
+RankGenerator = Generator[bytes, list[bytes], RankResult]
+Entry = Callable[[RankSpec, Callable[[RankLine], None]], RankGenerator]
+
+
+def load_entry(dotted: str) -> Entry:
+    """The function named `package.module:function`. Raises ValueError when it does not exist."""
+    module_name, _, function_name = dotted.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"entry '{dotted}': {error}; name it 'package.module:function'") from error
+
+
+class RankRun:
+    """One rank in progress. `outcome` is None until it has ended.
+
+    Use `advance(None)` once, then `advance(payloads)` until it returns None; `payload` is what the rank
+    has to say at the exchange where it waits.
+    """
+
+    def __init__(self, spec: RankSpec, entry: str) -> None:
+        self.spec = spec
+        self.payload = b""
+        self.outcome: RankOutcome | None = None
+        self._entry = entry
+        self._file: RankFile | None = None
+        self._generator: RankGenerator | None = None
+
+    def open(self) -> None:
+        """Opens the rank file, says that the rank has started, and creates its generator."""
+        spec = self.spec
+        try:
+            if spec.run_dir is not None:
+                self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank))
+            target = spec.config.get("arms", {}).get(spec.arm, {}).get("target", "")
+            self._write(
+                Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=target)
+            )
+            self._generator = load_entry(self._entry)(spec, self._emit)
+        except Exception:
+            self._lose(traceback.format_exc())
+
+    def advance(self, payloads: list[bytes] | None, *, partial: bool = False) -> bool:
+        """Runs the rank up to its next exchange. False when it has ended; `partial` marks its result."""
+        if self.outcome is not None or self._generator is None:
+            return False
+        try:
+            self.payload = next(self._generator) if payloads is None else self._generator.send(payloads)
+            return True
+        except StopIteration as end:
+            self._finish(end.value, partial)
+        except Exception:
+            self._lose(traceback.format_exc())
+        return False
+
+    def close(self) -> None:
+        """Ends a rank that is still under way, and its file."""
+        if self._generator is not None:
+            self._generator.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _emit(self, line: RankLine) -> None:
+        if not isinstance(line, Started | ResultLine):  # written by this module, once each
+            self._write(line)
+
+    def _write(self, line: RankLine) -> None:
+        if self._file is not None:
+            self._file.write(line)
+
+    def _finish(self, result: RankResult, partial: bool) -> None:
+        if not isinstance(result, RankResult):
+            self._lose(f"{self._entry} returned {type(result).__name__}, not a RankResult")
+            return
+        if partial:
+            result = msgspec.structs.replace(result, digest_partial=True)
+        self._write(ResultLine(result=result))
+        self.outcome = RankOutcome(rank=self.spec.rank, result=result)
+        self.close()
+
+    def _lose(self, reason: str) -> None:
+        self.outcome = RankOutcome(rank=self.spec.rank, lost=reason.strip())
+        self.close()
