@@ -1,9 +1,10 @@
 """What an external linker must hold.
 
-A linker keeps KV pages outside the pools and moves them in virtual time. Its keys are page keys: a key names the
-whole prefix up to the page's end, in its namespace, so a page is restorable only if every page before it is.
-Under unified KV the target model keeps its window per request, so the linker skips the SWA component: a load fills
-FULL slots only, and the request's first position that has an SWA peer is the end of what was loaded.
+A linker keeps KV pages outside the pools and moves them in virtual time. Its keys are page keys: a key names
+the whole prefix up to the page's end, in its namespace, so a page is restorable only if every page before it
+is. Under unified KV the target model keeps its window per request, so the linker skips the SWA component: a
+load fills FULL slots only, and the request's first position that has an SWA peer is the end of what was
+loaded.
 
 Each transfer ends exactly once: completed, failed, or cancelled before it started. A page under transfer is
 pinned by its caller until then. Nothing here reads a clock: the caller passes `now_us`.
@@ -17,7 +18,7 @@ import numpy as np
 
 
 class Completion(NamedTuple):
-    """A transfer that ended. `pages` is how many pages of it are valid (fewer than asked: a short transfer)."""
+    """A transfer that ended. `pages`: how many of its pages are valid (fewer than asked: a short one)."""
 
     ticket: int
     kind: str  # "load" | "offload"
@@ -36,8 +37,16 @@ class Linker(Protocol):
     def load(self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int) -> tuple[int, int]:
         """Queue a load of keys into FULL pages (int64[n] each); returns (ticket, due_us)."""
 
-    def offload(self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int) -> int | None:
-        """Queue a store of pages under their keys; None: every key is stored already. Returns a ticket."""
+    def swa_stored(self, keys: np.ndarray) -> np.ndarray:
+        """bool[n]: a load of the page could restore its SWA part too; all False if the linker skips SWA."""
+
+    def offload(
+        self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int, swa: np.ndarray | None = None
+    ) -> int | None:
+        """Queue a store of pages under their keys, where `swa` (bool[n]) with the SWA part; returns a ticket.
+
+        Keys that are stored or on their way are left out; None: nothing is left to send.
+        """
 
     def cancel(self, ticket: int) -> bool:
         """Cancel a transfer that has not completed; True if it will not complete."""
@@ -50,8 +59,11 @@ class Linker(Protocol):
     def in_flight(self) -> tuple[int, int]:
         """(loads, offloads) that have not ended."""
 
+    def pages_of(self, ticket: int) -> np.ndarray:
+        """FULL pages under a transfer (int64[n]), for its caller's pins; empty once it has ended."""
+
     def exchange(self) -> bytes:
-        """Keys stored since the last exchange, for the other replicas (empty for a store of this rank alone)."""
+        """Keys stored since the last exchange, for the other replicas (empty: a store of this rank alone)."""
 
     def learn(self, news: bytes) -> None:
         """Another replica's additions take effect."""
