@@ -25,6 +25,13 @@ class ExtendLayout(NamedTuple):
     chunks: np.ndarray
 
 
+def count_new_pages(prefix_lens, seq_lens, page_size: int) -> int:
+    """Pages that tokens [prefix, seq) of all requests open, from host lengths of shape [requests]."""
+    prefix = np.asarray(prefix_lens, dtype=np.int64)
+    seq = np.asarray(seq_lens, dtype=np.int64)
+    return int(((seq + page_size - 1) // page_size - (prefix + page_size - 1) // page_size).sum())
+
+
 def lay_out_extend(prefix_lens, seq_lens, page_size: int) -> ExtendLayout:
     """Layout of tokens [prefix, seq) for host lengths of shape [requests] (tensor or array).
 
