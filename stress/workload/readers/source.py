@@ -1,0 +1,116 @@
+"""Bytes of a trace file, plain or gzip, cut into JSON documents with their line numbers.
+
+A file is one document a line (JSONL), one document over many lines, or one array of documents. Whatever is wrong with
+the file as a whole (missing, empty, a gzip that ends early, a cut inside the only document) raises TraceError here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from stress.workload.errors import TraceError
+
+_GZIP = b"\x1f\x8b"
+
+
+class Source:
+    """``documents()`` yields (line from 1, bytes of one JSON value)."""
+
+    def __init__(self, path: str, data: bytes):
+        self.path, self.data = path, data
+        self._lines = _split(data)
+        self._whole = _is_whole(data, self._lines)
+
+    @property
+    def whole(self) -> bool:
+        """The file is a single JSON value (a trace or an array of traces), not one row a line."""
+        return self._whole
+
+    def documents(self) -> Iterator[tuple[int, bytes]]:
+        if not self._whole:
+            yield from self._lines
+            return
+        start = self._lines[0][0]
+        if not self.data.lstrip().startswith(b"["):
+            yield start, self.data.strip()
+            return
+        try:
+            items = msgspec.json.decode(self.data, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self.cut(start, error) from None
+        at = 0
+        for item in items:
+            text = bytes(item)
+            found = self.data.find(text, at)
+            at = found + len(text)
+            yield 1 + self.data.count(b"\n", 0, found), text
+
+    def first_documents(self) -> Iterator[tuple[int, bytes]]:
+        """Documents for telling the format: the first ones that decode matter."""
+        for count, document in enumerate(self.documents()):
+            if count == 100:
+                return
+            yield document
+
+    def cut(self, line: int, error: Exception, field: str = "") -> TraceError:
+        """The TraceError of a document that is no JSON: cut at the end of the file, or broken inside."""
+        at_end = self._whole or (line == self._lines[-1][0] and not self.data.endswith(b"\n"))
+        if at_end and "truncated" in str(error):
+            return TraceError(
+                self.path,
+                line,
+                field,
+                "the file ends in the middle of a row; fetch it again or cut that row off",
+            )
+        return TraceError(
+            self.path, line, field, f'not JSON ({error}); mend the row or set on_bad_row = "skip"'
+        )
+
+
+def open_source(path: str) -> Source:
+    """Reads a whole file; raises TraceError (one line) when there is nothing to read."""
+    name = str(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise TraceError(name, 0, "", 'no such file; give a trace file or "generated:agentic"') from None
+    except IsADirectoryError:
+        raise TraceError(name, 0, "", "is a directory; give one trace file") from None
+    except (OSError, ValueError) as error:
+        raise TraceError(name, 0, "", f"cannot be read ({error}); give a readable trace file") from None
+    if data[:2] == _GZIP:
+        try:
+            data = gzip.decompress(data)
+        except EOFError:
+            raise TraceError(name, 0, "", "the gzip file ends early; fetch it again") from None
+        except (OSError, zlib.error) as error:
+            raise TraceError(name, 0, "", f"broken gzip file ({error}); fetch it again") from None
+    if not data.strip():
+        raise TraceError(name, 0, "", "the file is empty; give a trace with at least one row")
+    if b"\x00" in data[:4096]:
+        raise TraceError(
+            name, 1, "", "binary data, not a JSON trace; give a Weka or Mooncake file, plain or gzip"
+        )
+    return Source(name, data)
+
+
+def _split(data: bytes) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+
+
+def _is_whole(data: bytes, lines: list[tuple[int, bytes]]) -> bool:
+    """One value over the file: an array, or an object whose first line is not an object by itself."""
+    if data.lstrip()[:1] == b"[" or len(lines) == 1:
+        return True
+    if data.lstrip()[:1] != b"{":
+        return False
+    try:
+        msgspec.json.decode(lines[0][1])
+        return False
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return "truncated" in str(error) and not lines[1][1].lstrip().startswith(b"{")

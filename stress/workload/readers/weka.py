@@ -1,0 +1,296 @@
+"""Weka / kv-cache-tester traces of Claude Code sessions, raw or packed: seconds, 64-token blocks, floor(in/64) ids.
+
+Ids are private to a trace, so sessions share nothing but the head of tools + system prompt. A sub-agent's marker carries
+the moment of its END (start = t - duration_ms); its own times count from the marker's zero, or are absolute in later
+corpora. It is released by the root request before it and joined by the next one, unless it was launched asynchronously
+(no duration). A bad request is left out by itself where its ids are sound, else with what follows in its stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stress.workload.errors import TraceError
+from stress.workload.readers.mooncake import runs, split_path
+from stress.workload.readers.source import Source
+from stress.workload.sessions import Sessions, SessionsBuilder
+
+_CURE = 'mend the row or set on_bad_row = "skip"'
+_LIMIT = 2**31
+_SECONDS_MAX = 10**10
+
+
+class WekaRequest(msgspec.Struct):
+    """A request, or a sub-agent marker (type "subagent") with requests of its own."""
+
+    t: float
+    type: str = "n"
+    prompt: int = msgspec.field(default=-1, name="in")
+    output: int = msgspec.field(default=-1, name="out")
+    hash_ids: list[int] | None = None
+    keep: int | None = None
+    new: list[tuple[int, int]] | None = None
+    api_time: float | None = None
+    think_time: float | None = None
+    duration_ms: float | None = None
+    tool_tokens: int | None = None
+    system_tokens: int | None = None
+    requests: list[msgspec.Raw] | None = None
+
+
+class WekaTrace(msgspec.Struct):
+    requests: list[msgspec.Raw]
+    block_size: int = 64
+    tool_tokens: int | None = None
+    system_tokens: int | None = None
+
+
+_TRACE = msgspec.json.Decoder(WekaTrace)
+_REQUEST = msgspec.json.Decoder(WekaRequest)
+
+
+class _Bad(Exception):
+    def __init__(self, field: str, reason: str, chained: bool = True):
+        super().__init__(reason)
+        self.field, self.reason, self.chained = field, reason, chained
+
+
+class _Stream:
+    """Checks the rows of one stream in order and packs raw ids into keep/new runs."""
+
+    def __init__(self, block: int):
+        self.block, self.blocks, self.latest = block, 0, 0.0
+        self.ids: list[int] = []
+        self.kept: int | None = None  # blocks kept by rows left out since the last good row
+        self.carried: list[tuple[int, int]] = []
+
+    def row(self, r: WekaRequest) -> tuple[int, list[tuple[int, int]]]:
+        """(keep, runs) against the last good row; raises _Bad."""
+        keep, new = self._packed(r)
+        if self.kept is not None:  # fold the rows left out in between
+            keep, new = min(self.kept, keep), _take(self.carried, keep - self.kept) + new
+        try:
+            self._check(r)
+        except _Bad:
+            self.kept, self.carried = keep, new
+            raise
+        self.kept, self.carried, self.latest = None, [], r.t
+        return keep, new
+
+    def _packed(self, r: WekaRequest) -> tuple[int, list[tuple[int, int]]]:
+        if r.hash_ids is not None:
+            ids = r.hash_ids
+            if ids and (min(ids) < 0 or max(ids) >= 2**62):
+                raise _Bad("hash_ids", "an id is not between 0 and 2**62", chained=False)
+            keep = _common(self.ids, ids)
+            new, count, self.ids = runs(ids, keep), len(ids), ids
+        elif r.keep is not None and r.new is not None:
+            keep, new = r.keep, list(r.new)
+            if not 0 <= keep <= self.blocks:
+                raise _Bad("keep", f"{keep} of {self.blocks} ids of the request before", chained=False)
+            if any(not (0 <= s < 2**62 and 0 < c < _LIMIT) for s, c in new):
+                raise _Bad("new", "a run is not [start >= 0, count >= 1]", chained=False)
+            count = keep + sum(c for _, c in new)
+        else:
+            raise _Bad("hash_ids", "missing, as are keep and new", chained=False)
+        self.blocks = count
+        return keep, new
+
+    def _check(self, r: WekaRequest) -> None:
+        if not 0 < r.prompt < _LIMIT:
+            raise _Bad(
+                "in",
+                f"{r.prompt} tokens, a prompt has 1 or more" if r.prompt != -1 else "missing or negative",
+            )
+        if not 0 <= r.output < _LIMIT:
+            raise _Bad("out", "missing or negative")
+        floor = r.prompt // self.block
+        if self.blocks not in (floor, -(-r.prompt // self.block)):
+            raise _Bad(
+                "hash_ids", f"{self.blocks} ids for {r.prompt} tokens, blocks of {self.block} make {floor}"
+            )
+        for name in ("t", "api_time", "think_time"):
+            seconds = getattr(r, name)
+            if seconds is not None and not 0 <= seconds < _SECONDS_MAX:
+                raise _Bad(name, f"{seconds:g} is not a time in seconds from 0")
+        if r.t < self.latest:
+            raise _Bad("t", f"{r.t:g} s is before the request above ({self.latest:g} s)")
+
+
+class _Reader:
+    def __init__(self, source: Source, on_bad_row: str):
+        self.source, self.skip, self.block = source, on_bad_row == "skip", 0
+        self.builder: SessionsBuilder | None = None
+        self.skipped = 0
+
+    def read(self) -> Sessions:
+        for line, text in self.source.documents():
+            try:
+                self._trace(line, text)
+            except TraceError:
+                if not self.skip:
+                    raise
+                self.skipped += 1
+        if self.builder is None or not self.builder.cells:
+            raise TraceError(
+                self.source.path, 0, "", f"no usable row ({self.skipped} bad); give a trace with good rows"
+            )
+        self.builder.rows_skipped = self.skipped
+        return self.builder.build()
+
+    def _decode(self, decoder: Any, line: int, text: Any, inside: str = "") -> Any:
+        try:
+            return decoder.decode(text)
+        except msgspec.ValidationError as error:
+            reason, field = split_path(error)
+            field = f"{inside}.{field}".strip(".")
+            raise TraceError(self.source.path, line, field, f"{reason}; {_CURE}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self.source.cut(line, error, inside) from None
+
+    def _trace(self, line: int, text: bytes) -> None:
+        trace = self._decode(_TRACE, line, text)
+        if trace.block_size < 1 or (self.block and trace.block_size != self.block):
+            reason = f"{trace.block_size}, the traces above have {self.block or 'a positive size'}; split the file by block size"
+            raise TraceError(self.source.path, line, "block_size", reason)
+        if self.builder is None:
+            self.block = trace.block_size
+            self.builder = SessionsBuilder(self.block, ceil_tail=False, shared_ids=False, timed=False)
+        root, agents = [], []
+        stream = _Stream(self.block)
+        head = self._head(trace, "", line)
+        for place, request in self._requests(trace.requests, "requests", line):
+            if request.type == "subagent":
+                agents.append((place, request, len(root)))
+            elif (row := self._row(stream, request, place, line)) is not None:
+                root.append((request, *row))
+        if root:
+            self._session(root, agents, head, line)
+        elif not self.skip:
+            raise TraceError(self.source.path, line, "requests", f"a trace without requests; {_CURE}")
+
+    def _requests(self, raws: list[msgspec.Raw], inside: str, line: int):
+        """(place, request) of the requests that decode; a broken one ends the stream, as its ids are unknown."""
+        for index, raw in enumerate(raws):
+            place = f"{inside}[{index}]"
+            try:
+                yield place, self._decode(_REQUEST, line, raw, place)
+            except TraceError:
+                if not self.skip:
+                    raise
+                self.skipped += len(raws) - index
+                return
+
+    def _row(self, stream: _Stream, request: WekaRequest, place: str, line: int):
+        try:
+            return stream.row(request)
+        except _Bad as bad:
+            if not self.skip:
+                raise TraceError(
+                    self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {_CURE}"
+                ) from None
+            self.skipped += 1
+            if not bad.chained:
+                stream.blocks, stream.ids = 0, []
+            return None
+
+    def _head(self, holder: WekaTrace | WekaRequest, place: str, line: int) -> int:
+        head = (holder.tool_tokens or 0) + (holder.system_tokens or 0)
+        if not 0 <= head < _LIMIT or (holder.tool_tokens or 0) < 0:
+            raise TraceError(
+                self.source.path, line, f"{place}tool_tokens", f"{head} tokens of tools and system; {_CURE}"
+            )
+        return head
+
+    def _session(self, root, agents, head: int, line: int) -> None:
+        """Files one session: the root stream, then its sub-agents."""
+        builder = self.builder
+        builder.session()
+        builder.stream(head)
+        base, joined = len(builder.cells), {}
+        for _, marker, place in agents:
+            if marker.duration_ms is not None:
+                joined[place] = max(joined.get(place, 0.0), marker.t)
+        before: WekaRequest | None = None
+        for place, (request, keep, new) in enumerate(root):
+            wait = _wait(before, request)
+            if place in joined and place:
+                wait = max(0.0, request.t - joined[place])
+            builder.row(request.prompt, request.output, keep, new, _us(wait), _us(request.t - root[0][0].t))
+            before = request
+        for place, marker, at in agents:
+            self._agent(place, marker, at, root, base, line)
+
+    def _agent(self, place: str, marker: WekaRequest, at: int, root, base: int, line: int) -> None:
+        stream, rows, zero = _Stream(self.block), [], None
+        head = self._head(marker, f"{place}.", line)
+        began = marker.t - (marker.duration_ms or 0) / 1000
+        for inner, request in self._requests(marker.requests or [], f"{place}.requests", line):
+            if request.type == "subagent":
+                if not self.skip:
+                    raise TraceError(
+                        self.source.path, line, inner, f"a sub-agent inside a sub-agent is not read; {_CURE}"
+                    )
+                self.skipped += 1
+                continue
+            if zero is None:
+                absolute = request.t >= began > 1 or request.t >= marker.t > 0
+                zero = request.t if absolute else 0.0
+            if (row := self._row(stream, request, inner, line)) is not None:
+                rows.append((request, *row))
+        if not rows:
+            return
+        released = base + at - 1 if at else -1
+        joins = base + at if marker.duration_ms is not None and at and at < len(root) else -1
+        self.builder.stream(head, released, joins)
+        parent = root[at - 1][0] if at else None
+        wait = max(0.0, began - parent.t - (parent.api_time or 0.0)) if parent else 0.0
+        before: WekaRequest | None = None
+        for request, keep, new in rows:
+            wait = _wait(before, request) if before else wait
+            arrival = max(0.0, began - root[0][0].t) + max(0.0, request.t - zero)
+            self.builder.row(request.prompt, request.output, keep, new, _us(wait), _us(arrival))
+            before = request
+
+
+def read_weka(source: Source, on_bad_row: str) -> Sessions:
+    """Sessions (``floor`` tail, local ids); raises TraceError, see the package."""
+    return _Reader(source, on_bad_row).read()
+
+
+def _wait(before: WekaRequest | None, now: WekaRequest) -> float:
+    """Seconds from the end of the request before to this one: think_time, or what the times leave for it."""
+    if before is None:
+        return 0.0
+    if now.think_time is not None:
+        return now.think_time
+    return max(0.0, now.t - before.t - (before.api_time or 0.0))
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _common(a: list[int], b: list[int]) -> int:
+    """Length of the common prefix, by halving (lists compare in C)."""
+    lo, hi = 0, min(len(a), len(b))
+    while lo < hi:
+        mid = (lo + hi + 1) // 2
+        if a[lo:mid] == b[lo:mid]:
+            lo = mid
+        else:
+            hi = mid - 1
+    return lo
+
+
+def _take(new: list[tuple[int, int]], blocks: int) -> list[tuple[int, int]]:
+    """The first ``blocks`` ids of runs."""
+    out = []
+    for start, count in new:
+        if blocks <= 0:
+            break
+        out.append((start, min(count, blocks)))
+        blocks -= count
+    return out
