@@ -82,7 +82,7 @@ class PrefixCache(PrefixTree):
     def insert(self, keys: np.ndarray, pages: np.ndarray, swa_live: np.ndarray, protected: int) -> Inserted:
         """Puts a prefix into the tree; never replaces a FULL page that is there.
 
-        keys int64[n]; pages int64[n], the caller's FULL ids, copied; swa_live bool[n], the page has SWA slots.
+        keys int64[n]; pages int64[n], the caller's FULL ids, copied; swa_live bool[n], page has SWA slots.
         protected: pages at the front that are the tree's own, because the caller has them locked; they are
         never duplicates, but may be recovered. Raises ValueError if lengths differ, or if the tree does not
         hold the protected pages.
@@ -91,7 +91,7 @@ class PrefixCache(PrefixTree):
         live = np.asarray(swa_live, dtype=bool) if self.swa else np.zeros(len(keys), dtype=bool)
         if not len(keys) == len(pages) == len(live):
             raise ValueError(
-                f"insert: {len(keys)} keys, {len(pages)} pages, {len(live)} SWA flags; pass one of each"
+                f"insert: {len(keys)} keys, {len(pages)} pages, {len(live)} SWA flags; give one each"
             )
         path, known = self._walk(keys)
         if not 0 <= protected <= known:

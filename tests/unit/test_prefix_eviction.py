@@ -1,0 +1,92 @@
+"""Eviction order of the prefix cache, and the controls of its integrity check: each damage must be seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator.prefix_cache import PrefixCache
+from allocator.prefix_evict import COMPACT_ENTRIES_MIN
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def put(cache: PrefixCache, keys, pages, live=None, protected: int = 0):
+    return cache.insert(ids(*keys), ids(*pages), np.array(live or [True] * len(keys), dtype=bool), protected)
+
+
+def gone(victims) -> list[list[int]]:
+    return [victim.pages.tolist() for victim in victims]
+
+
+def test_full_eviction_takes_leaves_in_order_of_use_and_spares_locked_paths() -> None:
+    cache = PrefixCache(1, False)
+    put(cache, [1, 2], [11, 12])
+    put(cache, [1, 2, 3], [11, 12, 13], protected=2)
+    put(cache, [7, 8], [17, 18])
+    put(cache, [9], [19])
+    receipt = cache.lock(cache.match(ids(7, 8)).node, "a")
+    assert gone(cache.evict_full(3)) == [[13], [11, 12]]
+    assert gone(cache.evict_full(9)) == [[19]]
+    cache.unlock(receipt)
+    assert gone(cache.evict_full(9)) == [[17, 18]]
+    assert cache.counts() == (0, 0, 0, 0) and cache.root.children == {}
+
+
+def test_swa_eviction_tombstones_and_keeps_full() -> None:
+    cache = PrefixCache(1, True)
+    put(cache, [1, 2], [11, 12])
+    put(cache, [1, 2, 3], [11, 12, 13], protected=2)
+    (victim,) = cache.evict_swa(1)
+    assert (victim.pages.tolist(), victim.swa_live, victim.component) == ([13], True, "swa")
+    assert cache.match(ids(1, 2, 3)).pages.tolist() == [11, 12]
+    victims = list(cache.evict_full(9))
+    assert [(v.pages.tolist(), v.swa_live) for v in victims] == [([13], False), ([11, 12], True)]
+
+
+def test_the_next_victim_is_chosen_after_the_last_one_was_handled() -> None:
+    cache = PrefixCache(1, False)
+    for first in (1, 2, 3):
+        put(cache, [first], [10 + first])
+    victims = cache.evict_full(2)
+    assert next(victims).pages.tolist() == [11]
+    cache.match(ids(2))  # used while the caller frees page 11
+    assert next(victims).pages.tolist() == [13]
+    assert next(victims, None) is None and cache.cached_pages().tolist() == [12]
+
+
+def test_evicted_nodes_do_not_pile_up_in_a_queue_that_nobody_pops() -> None:
+    cache = PrefixCache(1, False)
+    for round_ in range(4 * COMPACT_ENTRIES_MIN):
+        put(cache, [round_], [round_ + 1])
+        assert gone(cache.evict_full(1)) == [[round_ + 1]]
+    assert len(cache.swa_queue) <= COMPACT_ENTRIES_MIN
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "complaint"),
+    [
+        (lambda cache, node: setattr(cache, "full_evictable", cache.full_evictable + 1), "counters"),
+        (lambda cache, node: setattr(node, "full_lock", 1), "the receipts that cover it are 0 and 0"),
+        (lambda cache, node: setattr(node, "swa_lock", 1), "SWA never exceeds FULL"),
+        (lambda cache, node: setattr(node, "full_lock", -1), "none may be negative"),
+        (lambda cache, node: setattr(node, "start", node.start + 1), "do not fit its range"),
+        (lambda cache, node: setattr(node.parent, "last_use", 0), "after its parent's"),
+        (
+            lambda cache, node: node.parent.children.clear() or node.parent.children.update({9: node}),
+            "list it",
+        ),
+        (lambda cache, node: node.pages.__setitem__(0, 11), "in the tree twice"),
+        (lambda cache, node: cache.full_queue.pop(), "may be evicted and is not queued"),
+        (lambda cache, node: setattr(node, "swa_live", False), "counters"),
+    ],
+)
+def test_the_integrity_check_sees_each_kind_of_damage(corrupt, complaint: str) -> None:
+    cache = PrefixCache(1, False)
+    put(cache, [1, 2], [11, 12])
+    node = put(cache, [1, 2, 3], [11, 12, 13], protected=2).node
+    assert cache.check_integrity() == []
+    corrupt(cache, node)
+    assert any(complaint in line for line in cache.check_integrity())
