@@ -82,7 +82,7 @@ class DirectLinker:
                 f"load for owner {owner}: page key {int(keys[stored])} (number {stored} of {len(keys)}) "
                 "is not stored; load only what lookup() found"
             )
-        ticket = self._queue("load", owner, keys, pages, None, now_us)
+        ticket = self._queue("load", owner, keys, pages.copy(), None, now_us)
         self._loads += 1
         return ticket, self._transfers[ticket].due_us
 
@@ -105,7 +105,7 @@ class DirectLinker:
         missing = ~self._store.contains(keys)
         if swa is not None:
             missing |= swa & ~self._store.swa_stored(keys)
-        sent = self._claim(keys, missing.nonzero()[0])
+        sent = self._claim(owner, keys, missing.nonzero()[0])
         if not sent:
             return None
         part = None if swa is None else swa[sent]
@@ -160,13 +160,15 @@ class DirectLinker:
         """Another replica's additions take effect. Raises ValueError if news is malformed."""
         self._store.learn(news)
 
-    def _claim(self, keys: np.ndarray, missing: np.ndarray) -> list[int]:
-        """Positions among `missing` whose keys are not on their way; they are from now on, each key once."""
+    def _claim(self, owner: int, keys: np.ndarray, missing: np.ndarray) -> list[int]:
+        """Positions among `missing` whose keys are not on their way; from now on they are, each key once."""
+        wanted = keys[missing]
+        if len(wanted) and int(wanted.min()) < 1:
+            raise ValueError(
+                f"offload for owner {owner}: page key {int(wanted.min())} is not positive; give page keys > 0"
+            )
         sent = []
-        for position, key in zip(missing.tolist(), keys[missing].tolist(), strict=True):
-            if key < 1:
-                self._on_their_way.difference_update(keys[sent].tolist())
-                raise ValueError(f"offload: page key {key} can't be stored; page keys are positive int64")
+        for position, key in zip(missing.tolist(), wanted.tolist(), strict=True):
             if key not in self._on_their_way:
                 self._on_their_way.add(key)
                 sent.append(position)
