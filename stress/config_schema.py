@@ -232,6 +232,6 @@ def _refuse_unknown_arm_keys(arms: dict[str, Any]) -> None:
 def _refuse_others(table: dict[str, Any], keys: Any, at: str) -> None:
     for key in table:
         if key not in keys:
-            near = difflib.get_close_matches(key, list(keys), n=1, cutoff=0.5)
+            near = difflib.get_close_matches(key, list(keys), n=1, cutoff=0.6)
             cure = f"did you mean {at}{near[0]}?" if near else f"the keys there are {', '.join(keys)}"
             raise ConfigError(f"{at}{key}: unknown key; {cure}")

@@ -1,0 +1,147 @@
+"""Runs arms and writes down what came of it: run directory, manifest, ranks, verdict.
+
+The one way from a configuration to a verdict document, for `run` and `compare`. The workload is planned here
+once before any rank starts, so that a bad trace is a user's one line and not the loss of every rank.
+An interrupted run still gets its verdict.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from stress.command.options import RunOptions
+from stress.config import Config, ConfigError
+
+INTERRUPTED = 130
+UNKNOWN = 3
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was made: its document, where it lies, and whether it was interrupted."""
+
+    document: dict[str, Any]
+    run_dir: Path
+    interrupted: bool = False
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """What is the user's to correct: one line and exit 2."""
+    from stress.record import RunDirectoryError
+    from stress.workload.errors import TraceError, WorkloadError
+
+    return (ConfigError, RunDirectoryError, TraceError, WorkloadError)
+
+
+def infrastructure_errors() -> tuple[type[Exception], ...]:
+    """What the machine or the cluster lacks: one line and exit 3."""
+    from stress.launch.contract import LaunchError
+
+    return (LaunchError,)
+
+
+def execute(
+    config: Config,
+    arms: list[str],
+    options: RunOptions,
+    finish: Callable[[dict[str, Any]], None] | None = None,
+) -> Outcome:
+    """Runs the arms, twice with --verify-determinism.
+
+    `finish` completes the verdict document before it is written (compare adds its entry).
+    """
+    requests = plan_requests(config)
+    outcome = _execute_once(config, arms, options, options.out, requests, finish)
+    if not options.verify_determinism or outcome.interrupted:
+        return outcome
+    again = _execute_once(config, arms, options, str(outcome.run_dir / "again"), requests, finish)
+    digests = [outcome.document["digest"], again.document["digest"]]
+    equal = digests[0] == digests[1] and not again.interrupted
+    for number, digest in enumerate(digests, start=1):
+        click.echo(f"digest of run {number}: {digest}", err=True)
+    outcome.document["determinism"] = {"digests": digests, "equal": equal}
+    if not equal:
+        outcome.document["reasons"].append("Two runs of this configuration and seed gave different digests.")
+    _run_directory(outcome.run_dir).write_verdict(outcome.document)
+    return msgspec.structs.replace(outcome, interrupted=again.interrupted)
+
+
+def exit_code(outcome: Outcome, code: int) -> int:
+    """The command's exit code: `code`, unless the run was interrupted or not deterministic."""
+    if outcome.interrupted:
+        return INTERRUPTED
+    return code if outcome.document.get("determinism", {"equal": True})["equal"] else UNKNOWN
+
+
+def show(outcome: Outcome, as_json: bool) -> None:
+    """The result on stdout."""
+    if as_json:
+        click.echo(msgspec.json.encode(outcome.document))
+        return
+    from stress.report_text import print_report
+
+    print_report(outcome.document, outcome.run_dir)
+
+
+def plan_requests(config: Config) -> int:
+    """Requests that an arm will start. Raises TraceError or WorkloadError."""
+    from stress.workload.plan import build_plan
+
+    plan = build_plan(
+        config.workload,
+        config.serving,
+        seed=config.seed,
+        page_size=config.pool.page_size,
+        ranks=config.layout.dp_size,
+    )
+    if plan.n == 0:
+        raise ConfigError("workload: no request starts before duration_s; make workload.duration_s longer")
+    return plan.n
+
+
+def _execute_once(
+    config: Config,
+    arms: list[str],
+    options: RunOptions,
+    out: str | None,
+    requests: int,
+    finish: Callable[[dict[str, Any]], None] | None,
+) -> Outcome:
+    from stress.command.progress import make_progress
+    from stress.coordinator import Interrupted, run_arms
+    from stress.launch.contract import make_launcher
+    from stress.manifest import build_manifest
+    from stress.record import RunDirectory
+    from stress.verdict import make_verdict
+
+    run = RunDirectory.create(out, config.name)
+    manifest = build_manifest(
+        config.to_dict(), seed=config.seed, launcher=options.launcher, devices=[config.layout.device]
+    )
+    run.write_manifest(manifest)
+    launcher = make_launcher(options.launcher, config)
+    interrupted = False
+    try:
+        with make_progress(requests) as progress:
+            results = run_arms(config, arms, launcher, run, progress)
+    except Interrupted as stopped:
+        results, interrupted = stopped.results, True
+    finally:
+        launcher.close()
+    document = make_verdict(config, results, arms=arms, launcher=options.launcher, interrupted=interrupted)
+    if finish is not None:
+        finish(document)
+    devices = [result.device for result in next(iter(results.values()), [])]
+    run.write_manifest({**manifest, "devices": devices or manifest["devices"]})
+    run.write_verdict(document)
+    return Outcome(document=document, run_dir=run.path, interrupted=interrupted)
+
+
+def _run_directory(path: Path) -> Any:
+    from stress.record import RunDirectory
+
+    return RunDirectory.open(path)

@@ -1,0 +1,90 @@
+"""The options that `run` and `compare` share, and what they resolve to.
+
+`run_options` adds them to a command, which gets them as keywords; `RunOptions` holds them. Options of parts
+that are not there yet are refused before anything starts, in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from stress.config import Config, ConfigError, load_config
+
+LAUNCHERS = ("ray", "local", "inline")
+SEED_MAX = 2**63 - 1
+
+_OPTIONS = (
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="a.b=v",
+        help="Override a key; v is TOML, or a bare word.",
+    ),
+    click.option("--fault", "faults", multiple=True, metavar="F", help="Run the arms with a named fault."),
+    click.option(
+        "--launcher",
+        type=click.Choice(LAUNCHERS),
+        default="ray",
+        show_default=True,
+        help="What starts the ranks.",
+    ),
+    click.option("--seed", type=click.IntRange(0, SEED_MAX), help="Instead of the configuration's seed."),
+    click.option("--swarm", is_flag=True, help="Vary the configuration by the seed."),
+    click.option("--resume", metavar="RUN_DIR", help="Go on with an interrupted run."),
+    click.option("--verify-determinism", is_flag=True, help="Run twice and compare the digests."),
+    click.option("--out", metavar="DIR", help="The run directory; default: runs/CONFIG-TIME."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress on stderr."),
+)
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared options as given."""
+
+    overrides: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    launcher: str = "ray"
+    seed: int | None = None
+    swarm: bool = False
+    resume: str | None = None
+    verify_determinism: bool = False
+    out: str | None = None
+    as_json: bool = False
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the shared options to a click command function."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def resolve(config_name: str, options: RunOptions) -> Config:
+    """The configuration that the options ask for. Raises ConfigError."""
+    if options.faults:
+        raise ConfigError(
+            f"--fault {options.faults[0]}: unknown fault, no named fault exists yet; leave it out"
+        )
+    if options.swarm:
+        raise ConfigError("--swarm: not built yet; vary keys with --set and --seed")
+    if options.resume is not None:
+        raise ConfigError("--resume: runs in epochs are not built yet; start the run again without it")
+    return load_config(config_name, list(options.overrides), options.seed)
+
+
+def chosen_arms(config: Config, names: tuple[str, ...]) -> list[str]:
+    """The arms to run in the order of the configuration; all where none is named. Raises ConfigError."""
+    for name in names:
+        require_arm(config, name, "--arm")
+    return [arm for arm in config.arms.named if not names or arm in names]
+
+
+def require_arm(config: Config, name: str, option: str) -> None:
+    """Raises ConfigError, with the choices, where the configuration has no such arm."""
+    if name not in config.arms.named:
+        arms = ", ".join(config.arms.named)
+        raise ConfigError(f"{option} {name}: config {config.name} has no such arm; choose {arms}")

@@ -1,0 +1,77 @@
+"""Progress on stderr: a bar on a terminal, a line every ten seconds elsewhere. Stdout stays untouched."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_S = 10.0
+
+
+class LineProgress:
+    """A line an arm every ten seconds of wall time."""
+
+    def __init__(self, requests: int, stream: TextIO | None = None) -> None:
+        self._requests = requests
+        self._stream = stream or sys.stderr
+        self._told_at = time.monotonic()
+
+    def __enter__(self) -> LineProgress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stream.flush()
+
+    def __call__(self, state: Any) -> None:
+        """`state` is the coordinator's ArmProgress."""
+        now = time.monotonic()
+        if now - self._told_at >= LINE_EVERY_S:
+            self._told_at = now
+            print(f"{state.arm}: {describe(state, self._requests)}", file=self._stream, flush=True)
+
+
+class BarProgress:
+    """A live bar for each arm."""
+
+    def __init__(self, requests: int, console: Console) -> None:
+        self._requests = requests
+        self._tasks: dict[str, Any] = {}
+        self._bars = Progress(
+            TextColumn("{task.fields[arm]}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def __enter__(self) -> BarProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, state: Any) -> None:
+        told = describe(state, self._requests)
+        if state.arm not in self._tasks:
+            self._tasks[state.arm] = self._bars.add_task("", total=self._requests, arm=state.arm, state=told)
+        self._bars.update(self._tasks[state.arm], completed=state.requests_done, state=told)
+
+
+def make_progress(requests: int) -> LineProgress | BarProgress:
+    """The progress that fits stderr. `requests` is the number that an arm is to bring to their end."""
+    console = Console(stderr=True)
+    return BarProgress(requests, console) if console.is_terminal else LineProgress(requests)
+
+
+def describe(state: Any, requests: int) -> str:
+    """One arm's state in one line."""
+    return (
+        f"{state.requests_done}/{requests} requests, "
+        f"virtual {state.virtual_s_min:.0f}-{state.virtual_s_max:.0f} s, "
+        f"{state.ranks_ended} ranks ended, {state.asserts} asserts, {state.findings} findings"
+    )

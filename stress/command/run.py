@@ -1,0 +1,29 @@
+"""`kvstress run CONFIG`: the main job: every arm, the same requests, one verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stress.command.execute import execute, exit_code, show
+from stress.command.options import RunOptions, chosen_arms, resolve, run_options
+
+
+@click.command()
+@click.argument("config", metavar="CONFIG")
+@click.option("--arm", "arms", multiple=True, metavar="NAME", help="Run this arm only; may be repeated.")
+@run_options
+def run(config: str, arms: tuple[str, ...], **given: Any) -> int:
+    """Run the arms of CONFIG, a name in configs/ or a path.
+
+    Exit 0: pass. 1: fail (a finding, an assert or an error). 2: usage or configuration. 3: unknown (a lost
+    rank, a mark never reached) or the machine can't start the ranks. 130: interrupted.
+    """
+    from stress.verdict import EXIT_CODES
+
+    options = RunOptions(**given)
+    resolved = resolve(config, options)
+    outcome = execute(resolved, chosen_arms(resolved, arms), options)
+    show(outcome, options.as_json)
+    return exit_code(outcome, EXIT_CODES[outcome.document["verdict"]])

@@ -1,0 +1,104 @@
+"""A verdict document for people: 100 columns, a line a rank, the first finding with its page's history, why.
+
+Reads the document alone, so that a report of an old run and the end of a new one are the same text.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 100
+HISTORY_LINES = 12
+_STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
+_RIGHT = {"asserts", "errors", "findings", "finished", "cancelled", "virtual s"}
+
+
+def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None = None) -> None:
+    """Prints the whole report."""
+    console = Console(file=stream or sys.stdout, width=WIDTH, highlight=False, markup=False, soft_wrap=False)
+    layout = document["layout"]
+    console.print(
+        f"config {document['config']}, seed {document['seed']}, {layout['ranks']} ranks on "
+        f"{layout['device']} (tp {layout['tp_size']}, dp {layout['dp_size']}), launcher {layout['launcher']}"
+    )
+    console.print()
+    console.print(_ranks(document))
+    for arm, entry in document["arms"].items():
+        _print_first_finding(console, arm, entry)
+    _print_verdict(console, document)
+    console.print(f"run directory  {run_dir}", overflow="ignore", no_wrap=True, crop=False)
+
+
+def _ranks(document: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    columns = ("arm", "rank", "status", "asserts", "errors", "findings", "finished", "cancelled", "virtual s")
+    for column in columns:
+        table.add_column(column, justify="right" if column in _RIGHT else "left", no_wrap=True)
+    for arm, entry in document["arms"].items():
+        for rank in entry["ranks"]:
+            numbers = (
+                rank["asserts"],
+                rank["errors"],
+                sum(rank["findings"].values()),
+                rank["requests_finished"],
+                rank["requests_cancelled"],
+            )
+            cells = [arm, str(rank["rank"]), rank["status"], *map(str, numbers), f"{rank['virtual_s']:.1f}"]
+            table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> None:
+    """The earliest finding of an arm, and the first error, which may explain it."""
+    found = [(rank["first_finding"], rank) for rank in entry["ranks"] if rank["first_finding"]]
+    if found:
+        finding, rank = min(found, key=lambda pair: (pair[0]["virtual_s"], pair[1]["rank"]))
+        console.print()
+        console.print(
+            f"first finding of {arm}: {finding['rule']} in pool {finding['pool']}, rank {rank['rank']}, "
+            f"operation {finding['operation']}, {finding['virtual_s']} s"
+        )
+        console.print(f"  page {finding['page']}: {finding['message']}")
+        history = finding["history"]
+        if len(history) > HISTORY_LINES:
+            console.print(f"  ... {len(history) - HISTORY_LINES} earlier")
+        for line in history[-HISTORY_LINES:]:
+            console.print(f"    {line}")
+    erring = [rank for rank in entry["ranks"] if rank["first_error"]]
+    if erring:
+        error = erring[0]["first_error"]
+        console.print()
+        console.print(
+            f"first error of {arm}: rank {erring[0]['rank']}, operation {error['operation']}: "
+            f"{error['kind']}: {error['message']}"
+        )
+
+
+def _print_verdict(console: Console, document: dict[str, Any]) -> None:
+    verdict = document["verdict"]
+    console.print()
+    expected = "as expected" if document["as_expected"] else "not as expected"
+    line = Text("verdict  ")
+    line.append(verdict, style=_STYLES.get(verdict, ""))
+    line.append(f" ({expected})")
+    console.print(line)
+    for reason in document["reasons"]:
+        console.print(f"  {reason}")
+    missing = document["coverage"]["missing"]
+    if missing:
+        console.print(f"marks never reached: {', '.join(missing)}")
+    if "compare" in document:
+        compared = document["compare"]
+        outcome = compared["outcome"].replace("_", " ")
+        console.print(f"compare  base {compared['base']}, test {compared['test']}: {outcome}")
+    if "determinism" in document:
+        digests = document["determinism"]["digests"]
+        console.print(f"digests  {' and '.join(digests)}")
+    else:
+        console.print(f"digest  {document['digest']}")

@@ -1,0 +1,231 @@
+"""From what the ranks found out to `verdict.json`, schema 1. Pure functions; nothing is read or written.
+
+An arm fails by any finding, assert or error. It is unknown by a lost or stopped rank, a crashed check, a
+required mark that an arm which ran to its end never reached, or requests that don't add up: then nothing
+was shown. fail > unknown > pass, over the arms too. `verdict` is raw; `as_expected` holds each arm's verdict
+against its `expect`. An interrupted run is unknown, whatever its arms showed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from stress.config_schema import Arm, Config
+from stress.result import RankResult
+from stress.verdict_rank import rank_document, seconds
+
+SCHEMA = 1
+EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
+_WORST_FIRST = ("fail", "unknown", "pass")
+
+
+def make_verdict(
+    config: Config,
+    results: dict[str, list[RankResult]],
+    *,
+    arms: list[str],
+    launcher: str,
+    interrupted: bool = False,
+    divergence: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The verdict document.
+
+    Args:
+        results: ranks by arm; an arm or a rank that is not there did not run.
+        arms: names of the arms that were to run, in order. NAME~2 is a second run of NAME.
+        divergence: the first point at which arms or ranks that must agree did not; None where not computed.
+    """
+    ordered = {arm: sorted(results.get(arm, []), key=lambda result: result.rank) for arm in arms}
+    documents = {arm: _arm_document(config, arm, ranks) for arm, ranks in ordered.items()}
+    reasons = [reason for document in documents.values() for reason in document.pop("reasons")]
+    verdict = worst([document["verdict"] for document in documents.values()])
+    if interrupted:
+        verdict = "unknown"
+        reasons.insert(0, "The run was interrupted before its end.")
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "as_expected": not interrupted and all(document["as_expected"] for document in documents.values()),
+        "reasons": reasons,
+        "config": config.name,
+        "seed": config.seed,
+        "digest": _run_digest(ordered),
+        "layout": _layout_document(config, ordered, launcher),
+        "arms": documents,
+        "coverage": _coverage(config, ordered),
+        "divergence": divergence,
+    }
+
+
+def worst(verdicts: list[str]) -> str:
+    """fail > unknown > pass; of nothing it is unknown."""
+    return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "unknown")
+
+
+def arm_record(config: Config, arm: str) -> Arm:
+    """The record of an arm, also of its second run NAME~2."""
+    named = config.arms.named
+    return named[arm] if arm in named else named[arm.partition("~")[0]]
+
+
+def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
+    return len(ranks) == config.layout.ranks and all(result.status == "finished" for result in ranks)
+
+
+def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str, Any]:
+    record = arm_record(config, arm)
+    failures = _failures(ranks)
+    doubts = _doubts(config, ranks)
+    verdict = "fail" if failures else "unknown" if doubts else "pass"
+    as_expected = verdict == record.expect
+    reasons = [f"Arm {arm}: {reason}." for reason in failures + doubts]
+    if as_expected and verdict == "fail":
+        reasons.append(f"Arm {arm} failed, as expected.")
+    elif record.expect == "fail":
+        reasons.append(f"Arm {arm} was expected to fail and did not.")
+    elif verdict == "pass":
+        finished = sum(result.requests_finished for result in ranks)
+        reasons.append(f"Arm {arm}: {finished} requests finished on {len(ranks)} ranks without a finding.")
+    return {
+        "target": record.target,
+        "release": record.release,
+        "fault": record.fault,
+        "expect": record.expect,
+        "verdict": verdict,
+        "as_expected": as_expected,
+        "rules_watched": _rules_watched(ranks),
+        "totals": _totals(ranks),
+        "ranks": [rank_document(result) for result in ranks],
+        "reasons": reasons,
+    }
+
+
+def _failures(ranks: list[RankResult]) -> list[str]:
+    reasons = []
+    asserted = [result for result in ranks if result.asserts]
+    if asserted:
+        count = sum(result.asserts for result in asserted)
+        first = min((r for r in asserted if r.first_assert), key=_assert_time, default=None)
+        where = ""
+        if first is not None and first.first_assert is not None:
+            place = first.first_assert
+            where = f", first in {place.where} on rank {first.rank} at {seconds(place.virtual_us)} s"
+        reasons.append(f"{len(asserted)} of {len(ranks)} ranks asserted, {count} times{where}")
+    erring = [result for result in ranks if result.errors]
+    if erring:
+        count = sum(result.errors for result in erring)
+        told = next((r.first_error for r in erring if r.first_error), None)
+        what = f", first {told.kind}: {_one_line(told.message)}" if told else ""
+        reasons.append(f"{count} errors on {len(erring)} of {len(ranks)} ranks{what}")
+    for rule in _sorted_rules({rule for result in ranks for rule, n in result.findings.items() if n}):
+        hit = [result for result in ranks if result.findings.get(rule)]
+        count = sum(result.findings[rule] for result in hit)
+        reasons.append(f"rule {rule} was violated {count} times on {len(hit)} of {len(ranks)} ranks")
+    return reasons
+
+
+def _doubts(config: Config, ranks: list[RankResult]) -> list[str]:
+    reasons = []
+    if len(ranks) < config.layout.ranks:
+        reasons.append(f"{config.layout.ranks - len(ranks)} of {config.layout.ranks} ranks gave no result")
+    for result in ranks:
+        if result.status in ("lost", "stopped"):
+            why = f": {_one_line(result.message)}" if result.message else ""
+            reasons.append(f"rank {result.rank} was {result.status}{why}")
+        elif result.status != "finished" and not (result.asserts or result.errors):
+            reasons.append(f"rank {result.rank} is {result.status} but counts no assert and no error")
+        if result.checker_crashed:
+            reasons.append(f"a check crashed on rank {result.rank}: {_last_line(result.checker_crashed)}")
+    if ran_to_its_end(config, ranks):
+        for mark in _missing_marks(config, ranks):
+            reasons.append(f"the required mark {mark} was never reached")
+        for result in ranks:
+            ended = result.requests_finished + result.requests_cancelled + result.errors
+            if result.requests_started != ended:
+                reasons.append(
+                    f"rank {result.rank} started {result.requests_started} requests but {ended} finished, "
+                    "were cancelled or failed"
+                )
+    return reasons
+
+
+def _missing_marks(config: Config, ranks: list[RankResult]) -> list[str]:
+    return [mark for mark in config.check.require if not any(result.marks.get(mark) for result in ranks)]
+
+
+def _totals(ranks: list[RankResult]) -> dict[str, Any]:
+    return {
+        "ranks": len(ranks),
+        "ranks_asserted": sum(result.asserts > 0 for result in ranks),
+        "asserts": sum(result.asserts for result in ranks),
+        "errors": sum(result.errors for result in ranks),
+        "findings": sum(sum(result.findings.values()) for result in ranks),
+        "requests_started": sum(result.requests_started for result in ranks),
+        "requests_finished": sum(result.requests_finished for result in ranks),
+        "requests_cancelled": sum(result.requests_cancelled for result in ranks),
+        "virtual_s": seconds(max((result.virtual_us for result in ranks), default=0)),
+        "operations": sum(result.operations for result in ranks),
+        "rows_skipped": max((result.rows_skipped for result in ranks), default=0),
+    }
+
+
+def _rules_watched(ranks: list[RankResult]) -> list[str]:
+    """Rules that every rank watched: one that a rank did not watch has not held there."""
+    told = [set(result.rules_watched) for result in ranks if result.rules_watched]
+    return _sorted_rules(set.intersection(*told)) if told else []
+
+
+def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str, Any]:
+    ended = [ranks for ranks in results.values() if ran_to_its_end(config, ranks)]
+    reached: dict[str, int] = {}
+    for result in (result for ranks in ended for result in ranks):
+        for mark, count in result.marks.items():
+            reached[mark] = reached.get(mark, 0) + count
+    missing = {mark for ranks in ended for mark in _missing_marks(config, ranks)}
+    required = list(config.check.require)
+    return {
+        "required": required,
+        "reached": {mark: reached[mark] for mark in sorted(reached)},
+        "missing": [mark for mark in required if mark in missing],
+    }
+
+
+def _run_digest(results: dict[str, list[RankResult]]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for arm, ranks in results.items():
+        for result in ranks:
+            digest.update(msgspec.json.encode([arm, result.rank, result.digest, result.digest_partial]))
+    return digest.hexdigest()
+
+
+def _layout_document(config: Config, results: dict[str, list[RankResult]], launcher: str) -> dict[str, Any]:
+    devices = [result.device for ranks in results.values() for result in ranks if result.device]
+    return {
+        "tp_size": config.layout.tp_size,
+        "dp_size": config.layout.dp_size,
+        "attn_tp_size": config.layout.attn_tp_size,
+        "ranks": config.layout.ranks,
+        "launcher": launcher,
+        "device": devices[0].partition(":")[0] if devices else config.layout.device,
+    }
+
+
+def _assert_time(result: RankResult) -> tuple[int, int]:
+    return (result.first_assert.virtual_us if result.first_assert else 0, result.rank)
+
+
+def _sorted_rules(rules: set[str]) -> list[str]:
+    """I2 before I10."""
+    return sorted(rules, key=lambda rule: [(len(part), part) for part in re.split(r"(\d+)", rule)])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _last_line(text: str) -> str:
+    return _one_line(text.strip().splitlines()[-1]) if text.strip() else "no traceback"
