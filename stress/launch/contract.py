@@ -5,7 +5,7 @@ and reads no rank file. It must hold that:
 * a rank that ended is reported once, with its result or with the reason why there is none, never both;
 * one rank's death costs no other rank's result;
 * after `stop` no rank is alive, whatever state they were in; ranks also end when this process is killed;
-* `start` after `stop` gives fresh ranks. `close` ends also what outlives an arm (a cluster); both are idempotent.
+* `start` after `stop` gives fresh ranks. `close` ends also what outlives an arm; both are idempotent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAUNCHERS = ("inline", "local", "ray")
 
 
 class LaunchError(RuntimeError):
-    """The ranks could not be started: infrastructure, not a finding. One line with what is there and the cure."""
+    """The ranks could not be started: infrastructure, not a finding. One line with the cure."""
 
 
 class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import os
 import traceback
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -23,6 +24,16 @@ from stress.result import RankLine, RankResult, RankSpec, ResultLine, Started
 
 RankGenerator = Generator[bytes, list[bytes], RankResult]
 Entry = Callable[[RankSpec, Callable[[RankLine], None]], RankGenerator]
+
+
+class Exchange(Protocol):
+    """How a rank hears its peers. `partial` is true once one of them is lost."""
+
+    partial: bool
+
+    def exchange(self, payload: bytes) -> list[bytes]:
+        """The payloads of all ranks, in rank order; b"" for a rank that is lost."""
+        ...
 
 
 def load_entry(dotted: str) -> Entry:
@@ -75,6 +86,15 @@ class RankRun:
         except Exception:
             self._lose(traceback.format_exc())
         return False
+
+    def follow(self, group: Exchange) -> RankOutcome:
+        """Runs an opened rank to its end, exchanging over `group`."""
+        heard = None
+        while self.advance(heard, partial=group.partial):
+            heard = group.exchange(self.payload)
+        if self.outcome is None:
+            raise RuntimeError(f"rank {self.spec.rank} was not opened")
+        return self.outcome
 
     def close(self) -> None:
         """Ends a rank that is still under way, and its file."""

@@ -1,0 +1,174 @@
+"""One process a rank on this machine: a fork server that has imported torch, and a gloo group on loopback.
+
+A fork of that server is ready in milliseconds, where a fresh interpreter takes seconds of CPU to import
+torch. It is safe because the server only imports: it starts no thread and touches no device. The server and
+the ranks end when this process does, also by SIGKILL: each holds a pipe whose other end is here. Ctrl-C
+reaches the coordinator alone: the server starts with SIGINT blocked and the ranks inherit that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Iterator
+from multiprocessing import connection, resource_tracker
+from multiprocessing.process import BaseProcess
+
+import msgspec
+
+from stress.launch.contract import LaunchError, RankOutcome
+from stress.launch.local_pipe import Ended, StorePort, decode, encode
+from stress.result import RankSpec
+
+PRELOAD = ["numpy", "msgspec", "torch", "torch.distributed", "stress.launch.local_rank"]
+RANK_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+EXIT_WAIT_S = 5.0
+
+
+class _Rank:
+    """This side of one rank: its process and the pipe to it."""
+
+    def __init__(self, process: BaseProcess, pipe: connection.Connection) -> None:
+        self.process = process
+        self.pipe = pipe
+        self.ended = False
+
+
+class LocalLauncher:
+    """Starts ranks by fork server. One arm at a time."""
+
+    name = "local"
+
+    def __init__(self, *, exchange_timeout_s: float = 300.0) -> None:
+        self._exchange_timeout_s = exchange_timeout_s
+        self._ranks: dict[int, _Rank] = {}
+        self._store_told = False
+
+    def start(self, specs: list[RankSpec], entry: str) -> None:
+        self.stop()
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        self._store_told = False
+        with _quiet_start():
+            try:
+                for spec in specs:
+                    self._ranks[spec.rank] = self._start_rank(context, spec, entry)
+            except (OSError, EOFError) as error:
+                self.stop()
+                raise LaunchError(
+                    f"local launcher: rank {len(self._ranks)} of {len(specs)} could not be started "
+                    f"({error}); lower layout.tp_size or raise the limits of this user"
+                ) from error
+
+    def _start_rank(self, context: multiprocessing.context.BaseContext, spec: RankSpec, entry: str) -> _Rank:
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=_rank_process,
+            args=(theirs, msgspec.json.encode(spec), entry, self._exchange_timeout_s),
+            name=f"{spec.arm}-{spec.rank}",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()
+        return _Rank(process, ours)
+
+    def poll(self, timeout_s: float) -> list[RankOutcome]:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            waiting = {rank.pipe: number for number, rank in self._ranks.items() if not rank.ended}
+            left_s = max(0.0, deadline_s - time.monotonic())
+            ready = connection.wait(list(waiting), left_s) if waiting else []
+            ended = [outcome for pipe in ready if (outcome := self._receive(waiting[pipe])) is not None]
+            if ended or not ready:
+                return sorted(ended, key=lambda outcome: outcome.rank)
+
+    def stop(self) -> None:
+        for rank in self._ranks.values():
+            rank.pipe.close()  # the rank's listener sees the end of the pipe and exits
+        deadline_s = time.monotonic() + EXIT_WAIT_S
+        for rank in self._ranks.values():
+            rank.process.join(max(0.0, deadline_s - time.monotonic()))
+            if rank.process.is_alive():
+                rank.process.kill()
+                rank.process.join()
+            rank.process.close()
+        self._ranks.clear()
+
+    def close(self) -> None:
+        self.stop()
+
+    def pids(self) -> dict[int, int]:
+        return {number: rank.process.pid for number, rank in self._ranks.items() if rank.process.pid}
+
+    def _receive(self, number: int) -> RankOutcome | None:
+        """One message of a rank that has something to say, or the end of its pipe."""
+        rank = self._ranks[number]
+        try:
+            message = decode(rank.pipe.recv_bytes())
+        except (EOFError, OSError):
+            rank.process.join(EXIT_WAIT_S)
+            outcome = RankOutcome(rank=number, lost=_describe_exit(rank.process.exitcode))
+        else:
+            if not isinstance(message, Ended):
+                self._tell_store(message.port)
+                return None
+            outcome = message.outcome
+        rank.ended = True
+        if number == 0:
+            self._tell_store(0)
+        return outcome
+
+    def _tell_store(self, port: int) -> None:
+        """Passes on where rank 0's store listens, or that there will be none. Once an arm."""
+        if self._store_told:
+            return
+        self._store_told = True
+        for number, rank in self._ranks.items():
+            if number != 0 and not rank.ended:
+                with contextlib.suppress(OSError):  # a rank that has died is reported by its own pipe
+                    rank.pipe.send_bytes(encode(StorePort(port)))
+
+
+def _rank_process(pipe: connection.Connection, spec_json: bytes, entry: str, timeout_s: float) -> None:
+    """The process's first function. It imports torch there, and not where this module is imported."""
+    from stress.launch.local_rank import rank_process
+
+    rank_process(pipe, spec_json, entry, timeout_s)
+
+
+def _describe_exit(code: int | None) -> str:
+    if code is None:
+        return "its pipe was closed, its process went on"
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exited with {code} before it had a result"
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """The state in which the server and the ranks are started, put back afterwards.
+
+    * one thread a rank: the ranks share the machine's cores;
+    * SIGINT blocked, so that Ctrl-C during the server's imports ends neither it nor the ranks;
+    * no __main__: multiprocessing would otherwise run the command's own script again in each rank.
+    """
+    resource_tracker.ensure_running()  # its start unblocks SIGINT
+    main, environment = sys.modules["__main__"], {name: os.environ.get(name) for name in RANK_ENVIRONMENT}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        os.environ.update(RANK_ENVIRONMENT)
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        for name, value in environment.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
