@@ -12,7 +12,7 @@ import numpy as np
 from stress.workload.lanes import Placed
 from stress.workload.service import Times
 from stress.workload.sessions import Sessions
-from stress.workload.words import below, split, words
+from stress.words import below, split, words
 
 GRID_US = 100_000  # stamps closer than this are one grid point (Mooncake jitters by 1 ms)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from stress.workload.errors import WorkloadError
 from stress.workload.sessions import Sessions
-from stress.workload.words import mix, split, words
+from stress.words import mix, split, words
 
 _CHAIN, _HEAD, _PRIVATE, _PLAY = (split(0, f"key/{name}") for name in ("chain", "head", "private", "play"))
 _ONE = np.uint64(1)

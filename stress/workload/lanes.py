@@ -14,7 +14,7 @@ import numpy as np
 
 from stress.workload.service import Times
 from stress.workload.sessions import Sessions
-from stress.workload.words import below, split, words
+from stress.words import below, split, words
 
 LANE_RAMP_US = 1_000_000  # the lanes' first arrivals spread over this
 

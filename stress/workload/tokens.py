@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.workload.words import mix
+from stress.words import mix
 
 _CHUNK_BITS = 21
 
