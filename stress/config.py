@@ -111,7 +111,7 @@ def _read(name_or_path: str) -> tuple[str, bytes]:
 
 def _override(data: dict[str, Any], override: str) -> tuple[str, str]:
     """Sets one value in the tables. Returns the key's path and how a message calls the override."""
-    how = f"--set {override}"
+    how = f"--set {' '.join(override.split())}"
     key, equals, text = override.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not _KEY.match(key) or not text:

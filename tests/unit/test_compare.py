@@ -1,0 +1,62 @@
+"""Two arms held together: the outcome for each pair of verdicts, and the ranks side by side."""
+
+import pytest
+
+from stress.compare import compare_arms, second_name
+
+OUTCOMES = {
+    ("fail", "pass"): ("reproduced_and_fixed", 0),
+    ("pass", "pass"): ("not_reproduced", 4),
+    ("unknown", "pass"): ("unknown", 3),
+    ("pass", "unknown"): ("unknown", 3),
+    ("fail", "unknown"): ("unknown", 3),
+    ("unknown", "unknown"): ("unknown", 3),
+    ("pass", "fail"): ("not_fixed_or_regressed", 1),
+    ("fail", "fail"): ("not_fixed_or_regressed", 1),
+    ("unknown", "fail"): ("not_fixed_or_regressed", 1),
+}
+
+
+def rank(number, findings):
+    first = {"rule": "I1", "operation": 40, "message": "m"} if findings else None
+    return {
+        "rank": number,
+        "status": "finished",
+        "asserts": 0,
+        "errors": 0,
+        "findings": findings,
+        "first_finding": first,
+        "virtual_s": 1.0,
+    }
+
+
+def document(base, test, base_ranks=(), test_ranks=()):
+    return {
+        "arms": {
+            "old": {"verdict": base, "ranks": list(base_ranks)},
+            "new": {"verdict": test, "ranks": list(test_ranks)},
+        }
+    }
+
+
+@pytest.mark.parametrize(("verdicts", "outcome"), OUTCOMES.items())
+def test_outcome(verdicts, outcome):
+    compared = compare_arms(document(*verdicts), "old", "new")
+    assert (compared["outcome"], compared["exit_code"]) == outcome
+    assert (compared["base"], compared["test"]) == ("old", "new")
+
+
+def test_ranks_side_by_side():
+    compared = compare_arms(
+        document("fail", "pass", [rank(0, {"I1": 3, "I4": 1}), rank(1, {})], [rank(1, {})]), "old", "new"
+    )
+    first, second = compared["by_rank"]
+    assert first["base"]["findings"] == 4
+    assert first["base"]["first_finding"] == {"rule": "I1", "operation": 40}
+    assert first["test"] is None
+    assert (second["rank"], second["test"]["findings"], second["test"]["first_finding"]) == (1, 0, None)
+
+
+def test_an_arm_against_itself_gets_a_second_name():
+    assert second_name("patched", "patched") == "patched~2"
+    assert second_name("unpatched", "patched") == "patched"

@@ -1,0 +1,223 @@
+"""The verdict of what ranks tell: fail > unknown > pass, each with its reason."""
+
+import msgspec
+import pytest
+
+from stress.config import load_config
+from stress.result import Assertion, Finding, RankError, RankResult
+from stress.verdict import EXIT_CODES, make_verdict, worst
+
+MARKS = {mark: 3 for mark in load_config("smoke").check.require}
+CONFIG = load_config("smoke")
+
+
+def rank(arm, number, status="finished", **fields):
+    values = {
+        "arm": arm,
+        "rank": number,
+        "dp_rank": number,
+        "attn_tp_rank": 0,
+        "device": "cpu",
+        "pid": 100 + number,
+        "status": status,
+        "requests_started": 10,
+        "requests_finished": 9,
+        "requests_cancelled": 1,
+        "operations": 50,
+        "virtual_us": 1_200_000 + number,
+        "digest": f"{arm}{number}",
+        "marks": MARKS,
+        "rules_watched": ["I10", "I1", "I2"],
+    }
+    return RankResult(**{**values, **fields})
+
+
+FINDING = Finding(
+    rule="I1",
+    pool="swa",
+    operation=40,
+    noticed=41,
+    virtual_us=1_200_000,
+    page=0,
+    message="page 0 returned 391 times",
+    history=["17 lent full page 391 to request 4 (linker load)", "40 free_swa_segment read no peer"],
+)
+ASSERTION = Assertion(operation=41, virtual_us=1_200_000, where="free_group_end", message="5120 > 4096")
+ASSERTED = {
+    "asserts": 1,
+    "first_assert": ASSERTION,
+    "first_finding": FINDING,
+    "findings": {"I1": 391},
+    "requests_finished": 0,
+    "marks": {},
+}
+
+
+def verdict_of(*patched, arms=("patched",), unpatched=(), **options):
+    results = {"patched": list(patched), "unpatched": list(unpatched)}
+    return make_verdict(
+        CONFIG, {arm: results[arm] for arm in arms}, arms=list(arms), launcher="local", **options
+    )
+
+
+def clean():
+    return [rank("patched", 0), rank("patched", 1)]
+
+
+def test_a_clean_arm_passes():
+    document = verdict_of(*clean())
+    assert (document["verdict"], document["as_expected"]) == ("pass", True)
+    assert document["schema"] == 1
+    assert document["layout"] == {
+        "tp_size": 2,
+        "dp_size": 2,
+        "attn_tp_size": 1,
+        "ranks": 2,
+        "launcher": "local",
+        "device": "cpu",
+    }
+    arm = document["arms"]["patched"]
+    assert arm["target"] == "reference"
+    assert arm["release"] == "filter-per-group"
+    assert arm["rules_watched"] == ["I1", "I2", "I10"]
+    assert arm["totals"] == {
+        "ranks": 2,
+        "ranks_asserted": 0,
+        "asserts": 0,
+        "errors": 0,
+        "findings": 0,
+        "requests_started": 20,
+        "requests_finished": 18,
+        "requests_cancelled": 2,
+        "virtual_s": 1.200001,
+        "operations": 100,
+        "rows_skipped": 0,
+    }
+    assert document["coverage"]["missing"] == []
+    assert document["coverage"]["reached"] == {mark: 6 for mark in sorted(MARKS)}
+    assert document["divergence"] is None
+
+
+def test_an_expected_failure_stays_raw_and_is_as_expected():
+    unpatched = [rank("unpatched", 0, "asserted", **ASSERTED), rank("unpatched", 1, "asserted", **ASSERTED)]
+    document = verdict_of(*clean(), arms=("unpatched", "patched"), unpatched=unpatched)
+    assert (document["verdict"], document["as_expected"]) == ("fail", True)
+    assert document["arms"]["unpatched"]["totals"]["findings"] == 782
+    assert document["arms"]["unpatched"]["totals"]["ranks_asserted"] == 2
+    first = document["arms"]["unpatched"]["ranks"][0]
+    assert first["first_finding"] == {
+        "rule": "I1",
+        "pool": "swa",
+        "operation": 40,
+        "noticed": 41,
+        "virtual_s": 1.2,
+        "page": 0,
+        "message": "page 0 returned 391 times",
+        "history": FINDING.history,
+    }
+    assert first["first_assert"] == {
+        "operation": 41,
+        "virtual_s": 1.2,
+        "where": "free_group_end",
+        "message": "5120 > 4096",
+    }
+    assert document["coverage"]["missing"] == []
+    assert any("2 of 2 ranks asserted" in reason for reason in document["reasons"])
+
+
+def test_a_failure_that_did_not_come_is_not_as_expected():
+    ranks = [rank("unpatched", 0), rank("unpatched", 1)]
+    document = verdict_of(*clean(), arms=("unpatched", "patched"), unpatched=ranks)
+    assert (document["verdict"], document["as_expected"]) == ("pass", False)
+
+
+ERROR = RankError(operation=7, virtual_us=1, kind="KeyError", message="'a'\nb")
+FAILS = [
+    {"findings": {"I1": 1}},
+    {"asserts": 1, "first_assert": ASSERTION, "status": "asserted"},
+    {"errors": 1, "first_error": ERROR, "status": "errored"},
+    {"errors": 1, "requests_finished": 8},
+]
+UNKNOWN = [
+    ({"status": "lost", "message": "killed by\nSIGKILL"}, "rank 1 was lost: killed by SIGKILL"),
+    ({"status": "stopped"}, "rank 1 was stopped"),
+    (
+        {"checker_crashed": "Traceback\nZeroDivisionError: x"},
+        "a check crashed on rank 1: ZeroDivisionError: x",
+    ),
+    ({"requests_finished": 8}, "rank 1 started 10 requests but 9 finished"),
+    ({"status": "asserted"}, "counts no assert"),
+]
+
+
+@pytest.mark.parametrize("fields", FAILS)
+def test_findings_asserts_and_errors_fail(fields):
+    document = verdict_of(rank("patched", 0), rank("patched", 1, **fields))
+    assert (document["verdict"], document["as_expected"]) == ("fail", False)
+    assert all("\n" not in reason for reason in document["reasons"])
+
+
+@pytest.mark.parametrize(("fields", "reason"), UNKNOWN)
+def test_what_shows_nothing_is_unknown(fields, reason):
+    document = verdict_of(rank("patched", 0), rank("patched", 1, **fields))
+    assert (document["verdict"], document["as_expected"]) == ("unknown", False)
+    assert any(reason in told for told in document["reasons"])
+
+
+@pytest.mark.parametrize("failing", FAILS)
+@pytest.mark.parametrize(("doubtful", "reason"), UNKNOWN)
+def test_fail_outweighs_unknown(failing, doubtful, reason):
+    document = verdict_of(rank("patched", 0, **failing), rank("patched", 1, **doubtful))
+    assert document["verdict"] == "fail"
+
+
+def test_a_mark_that_no_rank_reached_is_unknown():
+    marks = {mark: count for mark, count in MARKS.items() if mark != "retracted"}
+    document = verdict_of(rank("patched", 0, marks=marks), rank("patched", 1, marks=marks))
+    assert document["verdict"] == "unknown"
+    assert document["coverage"]["missing"] == ["retracted"]
+    one = verdict_of(rank("patched", 0, marks=marks), rank("patched", 1))
+    assert one["verdict"] == "pass"
+
+
+def test_marks_count_only_in_arms_that_ran_to_their_end():
+    unpatched = [rank("unpatched", 0, "asserted", **{**ASSERTED, "marks": MARKS}), rank("unpatched", 1)]
+    document = verdict_of(*clean(), arms=("unpatched", "patched"), unpatched=unpatched)
+    assert document["coverage"]["reached"]["retracted"] == 6
+
+
+def test_ranks_and_arms_that_did_not_run_are_unknown():
+    assert verdict_of(rank("patched", 0))["verdict"] == "unknown"
+    document = make_verdict(CONFIG, {}, arms=["unpatched", "patched"], launcher="ray")
+    assert document["verdict"] == "unknown"
+    assert list(document["arms"]) == ["unpatched", "patched"]
+    assert worst([]) == "unknown"
+
+
+def test_an_interrupted_run_is_unknown_whatever_was_found():
+    document = verdict_of(rank("patched", 0, findings={"I1": 1}), interrupted=True)
+    assert (document["verdict"], document["as_expected"]) == ("unknown", False)
+    assert document["arms"]["patched"]["verdict"] == "fail"
+
+
+def test_rules_count_as_watched_where_every_rank_watched_them():
+    document = verdict_of(rank("patched", 0), rank("patched", 1, rules_watched=["I2", "I1"]))
+    assert document["arms"]["patched"]["rules_watched"] == ["I1", "I2"]
+
+
+def test_the_digest_is_that_of_all_ranks_in_order():
+    ordered = verdict_of(*clean())["digest"]
+    assert len(ordered) == 32
+    assert int(ordered, 16) >= 0
+    assert verdict_of(*reversed(clean()))["digest"] == ordered
+    assert verdict_of(rank("patched", 0), rank("patched", 1, digest="x"))["digest"] != ordered
+    assert verdict_of(rank("patched", 0), rank("patched", 1, digest_partial=True))["digest"] != ordered
+
+
+def test_the_document_is_json():
+    document = verdict_of(rank("patched", 0, "errored", errors=1, first_error=ERROR), rank("patched", 1))
+    assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+def test_exit_codes():
+    assert EXIT_CODES == {"pass": 0, "fail": 1, "unknown": 3}
