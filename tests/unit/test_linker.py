@@ -160,6 +160,15 @@ def test_load_completes_at_its_due_time():
     assert linker.poll(10**9) == []
 
 
+def test_transfer_keeps_its_pages_when_the_caller_reuses_the_array():
+    linker = linker_over(warm_store(1))
+    loaded, offloaded = keys_of(8), keys_of(9)
+    load, _ = linker.load(0, keys_of(1), loaded, now_us=0)
+    offload = linker.offload(0, keys_of(2), offloaded, now_us=0)
+    loaded[:] = offloaded[:] = 77
+    assert (linker.pages_of(load).tolist(), linker.pages_of(offload).tolist()) == ([8], [9])
+
+
 def test_bandwidth_adds_the_size_rounded_up():
     linker = linker_over(warm_store(1, 2), pages_per_ms=3)
     assert linker.load(0, keys_of(1), keys_of(1), now_us=0)[1] == DELAY_US + 334
