@@ -3,7 +3,7 @@
 Owns both pools and `full_to_swa_index_mapping`, int64[size + page_size + 1]: 0 = no peer, and a last -1 so
 that index -1 translates to -1. Peers are read and cleared when a free is asked for; in a free group the
 page ids wait in `swa_page_ids_group`. Ids without a peer are the release strategy's affair (release.py).
-Each ungrouped free and each group's end asserts available <= size, as upstream does; the pages are on the
+A free outside a group, and a group's end, asserts available <= size as upstream does; the pages are on the
 free list by then, and the allocator stays usable. Freeing clears the map of whole pages (sglang#27779).
 `ring=True`: the window lives with the request; the SWA pool and the map stay untouched (sglang#38571).
 """
@@ -54,8 +54,6 @@ class HybridSWAAllocator:
         self.swa_attn_allocator.clear()
         self._mapping_by_page.zero_()
         self._close_group()
-
-    # Room
 
     def available_size(self) -> int:
         """Tokens that can be lent in pairs; in ring mode FULL tokens."""
@@ -125,8 +123,6 @@ class HybridSWAAllocator:
         self.set_full_to_swa_mapping(full, swa)
         return full
 
-    # The map
-
     def translate_loc_from_full_to_swa(self, indices: torch.Tensor) -> torch.Tensor:
         """SWA slots of FULL slots, same shape; 0 = no peer, -1 stays -1."""
         return self.full_to_swa_index_mapping[indices]
@@ -163,12 +159,12 @@ class HybridSWAAllocator:
         swa_pages = torch.unique(peers[peers > 0] // self.page_size)
         self._clear_peers(indices, full_pages)
         self._release_swa_pages(swa_pages)
-        self._check_available("free_swa")
+        self._check_swa_available("free_swa")
 
     def free_full(self, indices: torch.Tensor) -> None:
         """Frees the FULL pages of these slots [k]; their peers must be gone already."""
         self.full_attn_allocator.free(indices)
-        self._check_available("free_full")
+        self._check_full_available("free_full")
 
     def free_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
         """Frees the pages of consecutive positions from start_pos on in both pools; fixed shapes."""
@@ -189,12 +185,12 @@ class HybridSWAAllocator:
         swa_pages = self.translate_loc_from_full_to_swa(representatives) // self.page_size
         self._clear_peers(indices, representatives.to(torch.int64) // self.page_size)
         self._release_swa_pages(self.release.enqueue(swa_pages))
-        self._check_available("free_swa_segment")
+        self._check_swa_available("free_swa_segment")
 
     def free_full_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
         """Frees the FULL pages of consecutive positions from start_pos on; their peers must be gone."""
         self.full_attn_allocator.free_segment(indices, start_pos=start_pos)
-        self._check_available("free_full_segment")
+        self._check_full_available("free_full_segment")
 
     def _representatives(self, indices: torch.Tensor, start_pos: int) -> torch.Tensor:
         return page_representatives(indices, start_pos, self.page_size)
@@ -217,7 +213,8 @@ class HybridSWAAllocator:
     def free_group_end(self) -> None:
         """Puts the waiting pages on both free lists, then asserts available <= size in each pool."""
         self._flush_group()
-        self._check_available("free_group_end")
+        self._check_full_available("free_group_end")
+        self._check_swa_available("free_group_end")
 
     def _flush_group(self) -> None:
         waiting = self.swa_page_ids_group
@@ -230,15 +227,17 @@ class HybridSWAAllocator:
         self.is_not_in_free_group = True
         self.swa_page_ids_group: list[torch.Tensor] = []
 
-    def _check_available(self, where: str) -> None:
-        """Raises AssertionError if a pool has more free tokens than tokens. Says nothing inside a group."""
-        if not self.is_not_in_free_group:
-            return
-        full, swa = self.full_available_size(), self.swa_available_size()
-        if full > self.size_full:
-            raise AssertionError(f"{where}: FULL pool available_size {full} > size {self.size_full}")
-        if swa > self.size_swa:
-            raise AssertionError(f"{where}: SWA pool available_size {swa} > size {self.size_swa}")
+    def _check_full_available(self, where: str) -> None:
+        if self.is_not_in_free_group and self.full_available_size() > self.size_full:
+            raise AssertionError(
+                f"{where}: FULL pool available_size {self.full_available_size()} > size {self.size_full}"
+            )
+
+    def _check_swa_available(self, where: str) -> None:
+        if self.is_not_in_free_group and self.swa_available_size() > self.size_swa:
+            raise AssertionError(
+                f"{where}: SWA pool available_size {self.swa_available_size()} > size {self.size_swa}"
+            )
 
     def check_integrity(self) -> list[str]:
         """Faults of both free lists and of the map in words, [] if all is sound. O(slots), and syncs."""

@@ -28,7 +28,12 @@ def test_pages_start_at_one_and_room_is_in_tokens():
 
 @pytest.mark.parametrize(
     ("size", "page_size", "cure"),
-    [(100, 64, "give 64 for 1 pages"), (0, 64, "give 64"), (-64, 64, "give 64"), (64, 0, "give 1 token or more")],
+    [
+        (100, 64, "give 64 for 1 pages"),
+        (0, 64, "give 64"),
+        (-64, 64, "give 64"),
+        (64, 0, "give 1 token or more"),
+    ],
 )
 def test_bad_sizes_are_refused_with_the_cure(size, page_size, cure):
     with pytest.raises(ValueError, match=cure):

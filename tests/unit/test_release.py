@@ -166,7 +166,9 @@ def test_filters_per_group_of_16_calls(monkeypatch, release, grouped, ungrouped)
 
 
 def test_an_unknown_strategy_names_the_choices():
-    with pytest.raises(ValueError, match="'sorted'; choose one of unpatched, filter-per-call, filter-per-group"):
+    with pytest.raises(
+        ValueError, match="'sorted'; choose one of unpatched, filter-per-call, filter-per-group"
+    ):
         release_strategy("sorted")
     with pytest.raises(ValueError, match="choose one of"):
         HybridSWAAllocator(512, 512, 256, release="patched")
