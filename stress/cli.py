@@ -8,8 +8,10 @@ Help imports neither torch nor ray.
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
+from types import FrameType
 
 import click
 
@@ -40,6 +42,7 @@ for _command in (run, compare, repro, trace, report):
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0
     except click.UsageError as error:
@@ -52,6 +55,11 @@ def main(args: list[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         return _failed(error)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """A stopped job gets SIGTERM: it ends like Ctrl-C, with what was gathered written down."""
+    raise KeyboardInterrupt
 
 
 def _failed(error: Exception) -> int:

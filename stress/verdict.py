@@ -3,7 +3,7 @@
 An arm fails by any finding, assert or error. It is unknown by a lost or stopped rank, a crashed check, a
 required mark that an arm which ran to its end never reached, or requests that don't add up: then nothing
 was shown. fail > unknown > pass, over the arms too. `verdict` is raw; `as_expected` holds each arm's verdict
-against its `expect`. An interrupted run is unknown, whatever its arms showed.
+against its `expect`. A run that was ended early is unknown, whatever its arms showed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def make_verdict(
     *,
     arms: list[str],
     launcher: str,
-    interrupted: bool = False,
+    ended_early: str = "",
     divergence: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The verdict document.
@@ -37,19 +37,20 @@ def make_verdict(
     Args:
         results: ranks by arm; an arm or a rank that is not there did not run.
         arms: names of the arms that were to run, in order. NAME~2 is a second run of NAME.
+        ended_early: why the run was not run to its end, a sentence; the run is unknown then.
         divergence: the first point at which arms or ranks that must agree did not; None where not computed.
     """
     ordered = {arm: sorted(results.get(arm, []), key=lambda result: result.rank) for arm in arms}
     documents = {arm: _arm_document(config, arm, ranks) for arm, ranks in ordered.items()}
     reasons = [reason for document in documents.values() for reason in document.pop("reasons")]
     verdict = worst([document["verdict"] for document in documents.values()])
-    if interrupted:
+    if ended_early:
         verdict = "unknown"
-        reasons.insert(0, "The run was interrupted before its end.")
+        reasons.insert(0, ended_early)
     return {
         "schema": SCHEMA,
         "verdict": verdict,
-        "as_expected": not interrupted and all(document["as_expected"] for document in documents.values()),
+        "as_expected": not ended_early and all(document["as_expected"] for document in documents.values()),
         "reasons": reasons,
         "config": config.name,
         "seed": config.seed,

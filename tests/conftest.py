@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_collection_modifyitems(items):
-    """A test marked `gpu` needs a device. Torch is imported for the answer only where such a test is chosen."""
+    """A test marked `gpu` needs a device. Torch is imported only where such a test is chosen."""
     chosen = [item for item in items if item.get_closest_marker("gpu")]
     if not chosen:
         return

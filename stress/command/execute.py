@@ -2,7 +2,7 @@
 
 The one way from a configuration to a verdict document, for `run` and `compare`. The workload is planned here
 once before any rank starts, so that a bad trace is a user's one line and not the loss of every rank.
-An interrupted run still gets its verdict.json.
+An interrupted run, and one whose ranks could not be started, still get their verdict.json.
 """
 
 from __future__ import annotations
@@ -118,21 +118,28 @@ def _execute_once(
     from stress.record import RunDirectory
     from stress.verdict import make_verdict
 
+    interrupted = False
     run = RunDirectory.create(out, config.name)
     manifest = build_manifest(
         config.to_dict(), seed=config.seed, launcher=options.launcher, devices=[config.layout.device]
     )
     run.write_manifest(manifest)
     launcher = make_launcher(options.launcher, config)
-    interrupted = False
+    results: dict[str, Any] = {}
+    ended_early = ""
     try:
         with make_progress(requests) as progress:
             results = run_arms(config, arms, launcher, run, progress)
-    except Interrupted as stopped:
-        results, interrupted = stopped.results, True
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        results, ended_early = getattr(stopped, "results", {}), "The run was interrupted before its end."
+        interrupted = True
+    except infrastructure_errors() as error:
+        # Whoever waits for a job reads verdict.json, so this end is written down like any other.
+        ended_early = f"The ranks could not be started: {' '.join(str(error).split())}"
+        click.echo(f"kvstress: {ended_early}", err=True)
     finally:
         launcher.close()
-    document = make_verdict(config, results, arms=arms, launcher=options.launcher, interrupted=interrupted)
+    document = make_verdict(config, results, arms=arms, launcher=options.launcher, ended_early=ended_early)
     if finish is not None:
         finish(document)
     devices = [result.device for result in next(iter(results.values()), [])]

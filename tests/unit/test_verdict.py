@@ -194,9 +194,10 @@ def test_ranks_and_arms_that_did_not_run_are_unknown():
     assert worst([]) == "unknown"
 
 
-def test_an_interrupted_run_is_unknown_whatever_was_found():
-    document = verdict_of(rank("patched", 0, findings={"I1": 1}), interrupted=True)
+def test_a_run_that_was_ended_early_is_unknown_whatever_was_found():
+    document = verdict_of(rank("patched", 0, findings={"I1": 1}), ended_early="Interrupted.")
     assert (document["verdict"], document["as_expected"]) == ("unknown", False)
+    assert document["reasons"][0] == "Interrupted."
     assert document["arms"]["patched"]["verdict"] == "fail"
 
 
