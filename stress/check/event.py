@@ -4,7 +4,7 @@ An event carries page ids, never token slots: the probe reduces slots to pages a
 are int64 numpy arrays of equal length (or `peers` is None), owned by the event: nobody writes to them later. On a
 GPU they arrive one non-blocking copy later, still under the operation that caused them. An event says what the
 target *did*; what it *meant* to do is an INTENT, recorded when a deferred free is enqueued, because a free that is
-resolved at the flush may name a page that is validly on loan by then.
+resolved at the flush may name a page that is validly on loan by then; or a BIND, which MAP then has to confirm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ class EventKind(str, Enum):
 
     LEND = "lend"  # pool, pages: left the free list
     RETURN = "return"  # pool, pages: are on the free list again, in the order in which they went
-    INTENT = "intent"  # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
+    INTENT = (
+        "intent"  # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
+    )
+    BIND = "bind"  # edge, pages = source pages, peers = what they shall map to from now on (no_peer: nothing)
     MAP = "map"  # edge, pages = source pages, peers = what the mapping says now (no_peer included)
     SLOTS = "slots"  # edge, pages = source slots, peers = target slots: a sample for offset checks
     GROUP_BEGIN = "group_begin"  # pool: frees are deferred from here
@@ -28,7 +31,9 @@ class EventKind(str, Enum):
     HOLD = "hold"  # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none
     FREE_LIST = "free_list"  # pool, pages: the whole free list, read by a sweep
     CACHED = "cached"  # pool, pages: every page in the prefix cache, read by a sweep
-    COUNTS = "counts"  # pool, pages = [size, available, evictable, protected], in pages, as the target counts them
+    COUNTS = (
+        "counts"  # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
+    )
     LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
 
 

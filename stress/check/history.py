@@ -1,0 +1,123 @@
+"""The life of a page in words: the first time it was lent and what happened to it last, oldest line first.
+
+Owns a bounded journal of the events that move pages, so that a soak's memory stays flat; who was lent a page last is
+kept in the shadow for ever. The history of a page without an owner of its own, padding or an entry that reads no
+peer, is that of the source page whose entry was read: that page's request is the one to look at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from stress.check.event import Cause, Event, EventKind
+from stress.check.state import Shadow
+
+JOURNAL_EVENTS = 100_000
+HISTORY_LINES = 20
+_KEPT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
+
+
+def blame(cause: Cause) -> str:
+    """`checkpoint of request 4`, or the operation with the engine's word for the step."""
+    if cause.rid >= 0:
+        return f"{cause.kind} of request {cause.rid}"
+    return f"{cause.kind}, {cause.step}" if cause.step else cause.kind
+
+
+class History:
+    """Journal of one rank."""
+
+    def __init__(self, shadow: Shadow, events: int = JOURNAL_EVENTS):
+        self._shadow = shadow
+        self._journal: deque[Event] = deque(maxlen=events)
+
+    def record(self, event: Event) -> None:
+        """Keeps an event that moves pages."""
+        if event.kind in _KEPT:
+            self._journal.append(event)
+
+    def lines(self, pool: str, page: int, also_pool: str | None = None, also_page: int = -1) -> list[str]:
+        """Up to HISTORY_LINES lines about a page; with the returns of a second one (the null page) mixed in."""
+        edges = {edge.shape.target: edge.shape.source for edge in self._shadow.edges}
+        found: list[str] = []
+        for event in self._journal:
+            line = self._line(event, pool, page, edges)
+            if line is None and event.pool == also_pool and event.kind is EventKind.RETURN and found:
+                if (event.pages == also_page).any():
+                    line = f"{event.cause.operation} returned {also_pool} page {also_page} ({blame(event.cause)})"
+            if line is not None:
+                found.append(line)
+        if not found:
+            return self._last_lend(pool, page)
+        if len(found) <= HISTORY_LINES:
+            return found
+        return [
+            found[0],
+            f"... {len(found) - HISTORY_LINES + 1} lines left out ...",
+            *found[2 - HISTORY_LINES :],
+        ]
+
+    def _line(self, event: Event, pool: str, page: int, edges: dict[str, str]) -> str | None:
+        cause = event.cause
+        if event.peers is None:
+            if event.pool != pool or not (event.pages == page).any():
+                return None
+            if event.kind is EventKind.LEND:
+                owner = cause.rid if cause.rid >= 0 else self._owner(event, page)
+                to = f" to request {owner}" if owner >= 0 else ""
+                return f"{cause.operation} lent {pool} page {page}{to} ({cause.step or cause.kind or 'no operation'})"
+            if event.kind is EventKind.RETURN:
+                return f"{cause.operation} returned {pool} page {page} ({blame(cause)})"
+            return f"{cause.operation} {event.method} asked {pool} page {page} back ({blame(cause)})"
+        source = edges[event.pool]
+        if source == pool:
+            at = np.flatnonzero(event.pages == page)
+        elif event.pool == pool:
+            at = np.flatnonzero(event.peers == page)
+        else:
+            return None
+        if not len(at):
+            return None
+        return self._edge_line(event, source, int(event.pages[at[0]]), int(event.peers[at[0]]))
+
+    def _edge_line(self, event: Event, source: str, page: int, peer: int) -> str | None:
+        number, why = event.cause.operation, blame(event.cause)
+        mapped = peer != self._shadow.edge_into[event.pool].no_peer
+        if event.kind is EventKind.BIND:
+            return (
+                f"{number} mapped {source} page {page} to {event.pool} page {peer} ({why})"
+                if mapped
+                else None
+            )
+        if mapped:
+            return f"{number} {event.method} read {event.pool} page {peer} at {source} page {page} ({why})"
+        return f"{number} {event.method} read no peer ({why})"
+
+    def _owner(self, event: Event, page: int) -> int:
+        """Who got a page from an operation for several requests: known from the tables, if it was the last lend."""
+        shadow = self._shadow
+        pool = shadow.pools[event.pool]
+        if shadow.causes[pool.lent_by[page]] != event.cause:
+            return -1
+        return shadow_owner(shadow, event.pool, page)
+
+    def _last_lend(self, pool: str, page: int) -> list[str]:
+        shadow = self._shadow
+        state = shadow.pools[pool]
+        if not 0 <= page < len(state.lent_by) or state.lent_by[page] == 0:
+            return []
+        cause = shadow.causes[state.lent_by[page]]
+        owner = shadow_owner(shadow, pool, page)
+        to = f" to request {owner}" if owner >= 0 else ""
+        return [f"{cause.operation} lent {pool} page {page}{to} ({cause.step or cause.kind})"]
+
+
+def shadow_owner(shadow: Shadow, pool: str, page: int) -> int:
+    """The request that a page was lent to last, by the shadow or through the page that maps to it; -1: unknown."""
+    owner = int(shadow.pools[pool].owner[page])
+    edge = shadow.edge_into.get(pool)
+    if owner < 0 and edge is not None and edge.holder[page] >= 0:
+        owner = int(edge.source.owner[edge.holder[page]])
+    return owner

@@ -1,0 +1,191 @@
+"""What one pool, and one mapping edge between two pools, must look like by the events so far.
+
+Arrays are indexed by page id and also hold the null page, which no count includes. `extra` and `surplus` say by how
+much the target's free list is known to differ from the shadow's after violations that were reported: a page that
+came back without being on loan is there once more than it should be. Later checks then report only what is new.
+Nothing here judges; the rules do, before an event is applied.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stress.check.event import Cause, EdgeShape, PoolShape
+
+_COUNTING = np.arange(1 << 16)
+
+
+def counting(length: int) -> np.ndarray:
+    """int64[length]: 0, 1, 2, ... (a shared read-only view where it is short)."""
+    return _COUNTING[:length] if length <= len(_COUNTING) else np.arange(length)
+
+
+class Intent(NamedTuple):
+    """Pages of a pool that were asked back and have not come back yet, as read when they were asked for."""
+
+    pages: np.ndarray
+    sources: np.ndarray | None  # the source pages whose entries were read, one each; None: asked for directly
+    cause: Cause
+    method: str
+    at_us: int
+
+
+class PoolShadow:
+    """State of one pool. `lent` counts pages on loan, `asked_pages` those of them that a free has asked back."""
+
+    def __init__(self, shape: PoolShape):
+        self.shape = shape
+        self.first = shape.first_page
+        self.end = shape.first_page + shape.pages
+        self.null = shape.null_page
+        size = max(self.end, 0 if self.null is None else self.null + 1)
+        self.on_loan = np.zeros(size, dtype=bool)
+        self.owner = np.full(size, -1, dtype=np.int64)
+        self.lent_by = np.zeros(size, dtype=np.int32)  # index into Shadow.causes; 0: never lent
+        self.asked = np.zeros(size, dtype=bool)
+        self.orphan = np.zeros(size, dtype=bool)  # on loan, held by nobody, and reported
+        self.tables = np.zeros(size, dtype=np.int32)  # how many request tables name the page
+        self.extra = np.zeros(size, dtype=np.int32)
+        self.lent = self.asked_pages = self.orphans = self.surplus = 0
+        self.group_open = False
+        self.intents: list[Intent] = []
+        self.returned: list[np.ndarray] = []
+        # The pages of the event at hand: see `look`.
+        self.valid = self.outside = np.empty(0, dtype=np.int64)
+        self.repeated: np.ndarray | None = None
+        self._stamp = np.zeros(size, dtype=np.int64)
+
+    def look(self, pages: np.ndarray) -> None:
+        """Splits the pages of a LEND, RETURN or direct INTENT into `valid` and `outside`; `repeated` is a mask over
+        `valid` of those that come again later in it, or None."""
+        wrong = (pages - self.first).view(np.uint64) >= self.shape.pages
+        if wrong.any():
+            self.valid, self.outside = pages[~wrong], pages[wrong]
+        else:
+            self.valid, self.outside = pages, pages[:0]
+        order = counting(len(self.valid))
+        self._stamp[self.valid] = order
+        repeated = self._stamp[self.valid] != order
+        self.repeated = repeated if repeated.any() else None
+
+    def inside(self, pages: np.ndarray) -> np.ndarray:
+        """Those of the ids that the arrays have a place for: lendable pages and the null page."""
+        wrong = pages.view(np.uint64) >= len(self.extra)
+        return pages[~wrong] if wrong.any() else pages
+
+    def lend(self, rid: int, cause_index: int) -> None:
+        """Applies the pages of `look` as lent."""
+        valid = self.valid
+        again = self.on_loan[valid]
+        if self.repeated is not None:
+            again = again | self.repeated
+        if again.any():
+            self._free_list_differs(valid[again], -1)
+        self.lent += len(valid) - int(np.count_nonzero(again))
+        self.on_loan[valid] = True
+        self.owner[valid] = rid
+        self.lent_by[valid] = cause_index
+        if len(self.outside):
+            self._free_list_differs(self.outside, -1)
+            if self.null is not None and (self.outside == self.null).any():
+                self.on_loan[self.null] = True
+                self.owner[self.null] = rid
+                self.lent_by[self.null] = cause_index
+
+    def take_back(self, held: np.ndarray | None) -> None:
+        """Applies the pages of `look` as returned. A page that was not on loan, came twice, or that the mask `held`
+        says is still somebody's, stays as it is and counts as surplus on the target's free list."""
+        valid = self.valid
+        good = self.on_loan[valid]
+        if self.repeated is not None:
+            good = good & ~self.repeated
+        if held is not None:
+            good = good & ~held
+        if not good.all():
+            self._free_list_differs(valid[~good], +1)
+            valid = valid[good]
+        self.on_loan[valid] = False
+        self.lent -= len(valid)
+        if self.asked_pages:
+            self.asked_pages -= int(np.count_nonzero(self.asked[valid]))
+            self.asked[valid] = False
+        if self.orphans:
+            self.orphans -= int(np.count_nonzero(self.orphan[valid]))
+            self.orphan[valid] = False
+        if len(self.outside):
+            self._free_list_differs(self.outside, +1)
+        self.returned.append(self.valid)
+
+    def ask(self, pages: np.ndarray) -> None:
+        """Marks pages on loan as asked back; pages that are not on loan are left alone."""
+        pages = pages[self.on_loan[pages] & ~self.asked[pages]]
+        self.asked[pages] = True
+        # A page named twice is one page.
+        self.asked_pages += len(pages) if len(pages) < 2 else int(len(np.unique(pages)))
+
+    def close(self) -> None:
+        """A free or a group is over. What was asked back and did not come is written off (I7 has reported it)."""
+        if self.asked_pages:
+            late = np.flatnonzero(self.asked)
+            self.asked[late] = False
+            self.asked_pages = 0
+            self.write_off(late)
+        self.intents = []
+        self.returned = []
+
+    def write_off(self, pages: np.ndarray) -> None:
+        """These pages on loan have no holder, and that has been reported."""
+        pages = pages[~self.orphan[pages]]
+        self.orphan[pages] = True
+        self.orphans += len(pages)
+
+    def _free_list_differs(self, pages: np.ndarray, by: int) -> None:
+        self.surplus += by * len(pages)
+        np.add.at(self.extra, self.inside(pages), by)
+
+
+class EdgeShadow:
+    """Which target page each source page must map to. `holder[target page]` is the source page, -1: none."""
+
+    def __init__(self, shape: EdgeShape, source: PoolShadow, target: PoolShadow):
+        self.shape = shape
+        self.source = source
+        self.target = target
+        self.no_peer = shape.no_peer
+        self.peer = np.full(len(source.on_loan), shape.no_peer, dtype=np.int64)
+        self.holder = np.full(len(target.on_loan), -1, dtype=np.int64)
+        self.mapped = 0
+        self.doubled: list[
+            tuple[int, int, int]
+        ] = []  # (source, other source, target) to look at again at the end
+
+    def is_page(self, peers: np.ndarray) -> np.ndarray:
+        """Mask of entries that name a lendable page of the target."""
+        return (peers - self.target.first).view(np.uint64) < self.target.shape.pages
+
+    def unmap(self, sources: np.ndarray) -> np.ndarray:
+        """The source pages lose their peers; returns the target pages that they had."""
+        old = self.peer[sources]
+        had = self.is_page(old)
+        old, owners = old[had], sources[had]
+        self.peer[sources] = self.no_peer
+        mine = old[self.holder[old] == owners]
+        self.holder[mine] = -1
+        self.mapped -= len(mine)
+        return mine
+
+    def bind(self, sources: np.ndarray, peers: np.ndarray) -> None:
+        """The source pages map to `peers` from now on; an entry that names no page of the target means none."""
+        self.unmap(sources)
+        named = self.is_page(peers)
+        if not named.all():
+            sources, peers = sources[named], peers[named]
+        self.peer[sources] = peers
+        taken = self.holder[peers] >= 0
+        if taken.any():
+            for source, target in zip(sources[taken].tolist(), peers[taken].tolist(), strict=True):
+                self.doubled.append((source, int(self.holder[target]), target))
+        self.mapped += len(peers) - int(np.count_nonzero(taken))
+        self.holder[peers] = sources

@@ -1,0 +1,104 @@
+"""I1: only lendable page ids cross the pool's border; padding is never lent and never comes back.
+
+The page ids of a deferred free come back at the flush, but the fault lies where they were read: the finding names the
+operation whose free read no peer (sglang#38519), and the history is that of the source page whose entry it read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event, EventKind
+from stress.check.history import blame
+from stress.check.pool_shadow import Intent, PoolShadow
+from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.state import Shadow
+
+
+class Padding(Rule):
+    id = "I1"
+    title = "padding is neither lent nor returned"
+    needs = frozenset({"lends", "returns"})
+    kinds = frozenset({EventKind.LEND, EventKind.RETURN})
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        pool = shadow.pools[event.pool]
+        outside = pool.outside
+        if not len(outside):
+            return
+        if event.kind is EventKind.LEND:
+            report(_lent(event, pool))
+            return
+        guilty = _reader_of_no_peer(pool, shadow)
+        if guilty is None:
+            report(_returned(event, pool))
+        else:
+            report(_returned_at_flush(event, pool, guilty, shadow))
+
+
+def _what(pool: PoolShadow, page: int) -> str:
+    return "padding" if page == pool.null else f"outside {pool.first}..{pool.end - 1}"
+
+
+def _lent(event: Event, pool: PoolShadow) -> Violation:
+    page, count = int(pool.outside[0]), len(pool.outside)
+
+    def message() -> str:
+        return (
+            f"page {page} ({_what(pool, page)}) lent {_times(count)} by {event.method} in operation "
+            f"{event.cause.operation} ({blame(event.cause)})"
+        )
+
+    return Violation("I1", event.pool, page, count, message)
+
+
+def _returned(event: Event, pool: PoolShadow) -> Violation:
+    page, count = int(pool.outside[0]), len(pool.outside)
+
+    def message() -> str:
+        return (
+            f"page {page} ({_what(pool, page)}) returned {_times(count)} by {event.method} in operation "
+            f"{event.cause.operation} ({blame(event.cause)})"
+        )
+
+    return Violation("I1", event.pool, page, count, message)
+
+
+def _returned_at_flush(event: Event, pool: PoolShadow, guilty: Intent, shadow: Shadow) -> Violation:
+    edge = shadow.edge_into[event.pool]
+    page, count = int(pool.outside[0]), len(pool.outside)
+    sources = guilty.sources[guilty.pages == edge.no_peer]
+    source = edge.shape.source
+
+    def message() -> str:
+        at = "by" if guilty.cause.operation == event.cause.operation else "at the flush of"
+        where = guilty.method if at == "by" else f"operation {event.cause.operation}"
+        return (
+            f"page {page} returned {_times(count)} {at} {where} ({guilty.method}, {blame(guilty.cause)} "
+            f"read no peer for {source} pages {_span(sources)})"
+        )
+
+    return Violation(
+        "I1", event.pool, page, count, message, guilty.cause, guilty.at_us, (source, int(sources[0]))
+    )
+
+
+def _reader_of_no_peer(pool: PoolShadow, shadow: Shadow) -> Intent | None:
+    """The first pending free of the pool that read an entry without a peer."""
+    edge = shadow.edge_into.get(pool.shape.name)
+    if edge is None:
+        return None
+    for intent in pool.intents:
+        if intent.sources is not None and (intent.pages == edge.no_peer).any():
+            return intent
+    return None
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _span(pages: np.ndarray) -> str:
+    if len(pages) == 1:
+        return str(int(pages[0]))
+    return f"{int(pages[0])}, {int(pages[1])}{', ..' if len(pages) > 2 else ''} ({len(pages)} in all)"

@@ -1,0 +1,55 @@
+"""What a rule is: it looks at each event of its kinds before the shadow takes it in, and reports violations.
+
+`check(event, shadow, report)` sees an event; `close(pool, event, shadow, report)` the end of a free or of a group
+(`event` is the GROUP_END, or None); `end(None, shadow, report)` the end of an operation. A rule reads the shadow and
+never writes its state. The clean path is a few numpy operations; messages are made only when they are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stress.check.event import Cause, Event, EventKind
+from stress.check.pool_shadow import PoolShadow
+from stress.check.state import Shadow
+
+
+class Violation(NamedTuple):
+    """`count` pages (or entries) are wrong, `page` is the first. `cause`: the faulty operation, None: this one.
+
+    `source`: (pool, page) whose history tells more than the page's own, e.g. the page whose entry was read.
+    """
+
+    rule: str
+    pool: str
+    page: int
+    count: int
+    message: Callable[[], str]
+    cause: Cause | None = None
+    at_us: int | None = None
+    source: tuple[str, int] | None = None
+
+
+Report = Callable[[Violation], None]
+
+
+class Rule:
+    """Base of the rules. `needs`: observations without which it can't be watched; `level`: from which it runs."""
+
+    id = ""
+    title = ""
+    needs: frozenset[str] = frozenset()
+    level = 1
+    kinds: frozenset[EventKind] = frozenset()
+    closes = False
+    ends = False
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        """One event of `kinds`, before it is applied."""
+
+    def close(self, pool: PoolShadow, event: Event | None, shadow: Shadow, report: Report) -> None:
+        """A call outside a group, or a group, is over; `pool.intents` and `pool.returned` are those of it."""
+
+    def end(self, event: None, shadow: Shadow, report: Report) -> None:
+        """An operation is over."""

@@ -1,0 +1,169 @@
+"""The shadow ledger of one rank: shows each event to the rules, then takes it into its own state.
+
+`observe` is called in the order in which the target did things; `settle` at the end of each operation. The first
+violation of a rule in a pool is kept whole, with the page's history; later ones are counted. A rule whose
+observations the engine can't give is not watched, and says nothing, rather than "0 findings". A check that raises
+stops, and its traceback is in `crashed`: the run goes on, its verdict is unknown. Knows no pool by name.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+
+from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.history import History
+from stress.check.rules import RULES
+from stress.check.rules.rule import Violation
+from stress.check.state import Shadow
+from stress.result import Finding
+
+ALL_OBSERVATIONS = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+
+
+class Ledger:
+    """`level` 0-3 is the price of the checks; `rules` names those to run (None: all); raises ValueError for others.
+
+    findings: violations by rule, in pages where pages are wrong. kept: the first of each (pool, rule). first: the one
+    with the lowest faulty operation. on_finding is called with each one kept.
+    """
+
+    def __init__(
+        self,
+        pools: tuple[PoolShape, ...],
+        edges: tuple[EdgeShape, ...],
+        level: int = 2,
+        rules: list[str] | None = None,
+        observes: Iterable[str] = ALL_OBSERVATIONS,
+        on_finding: Callable[[Finding], None] | None = None,
+    ):
+        unknown = sorted(set(rules or ()) - {rule.id for rule in RULES})
+        if unknown:
+            known = ", ".join(rule.id for rule in RULES)
+            raise ValueError(f"check.rules: no rule {', '.join(unknown)}; choose among {known}")
+        self.shadow = Shadow(pools, edges)
+        self.history = History(self.shadow)
+        self.findings: dict[str, int] = {}
+        self.kept: list[Finding] = []
+        self.first: Finding | None = None
+        self.crashed = ""
+        self.on_finding = on_finding
+        self.level = level
+        self.events = 0
+        self._lost = False
+        self._noticed = 0
+        self._at_us = 0
+        self._call = (0, 0)
+        self._seen: set[tuple[str, str]] = set()
+        self._listeners: list[Callable[[Event], None]] = []
+        self._rules = [r() for r in RULES if r.level <= level and (rules is None or r.id in rules)]
+        self.limit_to(observes)
+
+    def limit_to(self, observes: Iterable[str]) -> None:
+        """Drops the rules that need an observation which is not among `observes`."""
+        seen = frozenset(observes)
+        self._rules = [rule for rule in self._rules if rule.needs <= seen]
+        self._by_kind = {kind: [r for r in self._rules if kind in r.kinds] for kind in EventKind}
+        self._at_close = [r for r in self._rules if r.closes]
+        self._at_end = [r for r in self._rules if r.ends]
+
+    @property
+    def rules_watched(self) -> list[str]:
+        """Rules in force, in the order of their numbers."""
+        return [rule.id for rule in self._rules]
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """`listener` is called with each event after the rules (the marks of coverage.py)."""
+        self._listeners.append(listener)
+
+    def observe(self, event: Event) -> None:
+        """One event, in the order in which the target did it."""
+        call = (event.cause.operation, event.call)
+        if call != self._call:
+            self._close_call()
+            self._call = call
+        self.events += 1
+        self._noticed, self._at_us = event.cause.operation, event.at_us
+        self.history.record(event)
+        self.shadow.look(event)
+        for rule in self._by_kind[event.kind]:
+            self._run(rule, rule.check, event)
+        if event.kind is EventKind.GROUP_END:
+            for rule in self._at_close:
+                self._run(rule, rule.close, self.shadow.pools[event.pool], event)
+        self._apply(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def _apply(self, event: Event) -> None:
+        if self._lost:
+            return
+        try:
+            self.shadow.apply(event)
+        except Exception:
+            # Without its state no rule can judge what follows: all stop.
+            self._lost = True
+            self._crash(f"shadow, {event.kind.value} event")
+            self.limit_to(())
+
+    def settle(self, noticed_operation: int, at_us: int) -> None:
+        """The operation is over: what must hold between operations is checked now."""
+        self._close_call()
+        self._noticed, self._at_us = noticed_operation, at_us
+        for rule in self._at_end:
+            self._run(rule, rule.end, None)
+
+    def _close_call(self) -> None:
+        """The last call of the target is over: outside a group everything that it asked back has come back."""
+        for pool in self.shadow.pools.values():
+            if pool.group_open:
+                continue
+            if pool.intents or pool.returned:
+                for rule in self._at_close:
+                    self._run(rule, rule.close, pool, None)
+                pool.close()
+
+    def _run(self, rule, check, *arguments) -> None:
+        try:
+            check(*arguments, self.shadow, self._report)
+        except Exception:
+            self._crash(f"rule {rule.id}")
+            self._rules.remove(rule)
+            for rules in (*self._by_kind.values(), self._at_close, self._at_end):
+                if rule in rules:
+                    rules.remove(rule)
+
+    def _crash(self, where: str) -> None:
+        if not self.crashed:
+            self.crashed = f"{where} at operation {self._noticed}:\n{traceback.format_exc()}"
+
+    def _report(self, violation: Violation) -> None:
+        rule, pool = violation.rule, violation.pool
+        self.findings[rule] = self.findings.get(rule, 0) + violation.count
+        cause: Cause | None = violation.cause
+        operation = self._noticed if cause is None else cause.operation
+        if (pool, rule) in self._seen and (self.first is None or operation >= self.first.operation):
+            return
+        finding = Finding(
+            rule=rule,
+            pool=pool,
+            operation=operation,
+            noticed=self._noticed,
+            virtual_us=self._at_us if violation.at_us is None else violation.at_us,
+            page=violation.page,
+            message=violation.message(),
+            history=self._history_of(violation),
+        )
+        if self.first is None or operation < self.first.operation:
+            self.first = finding
+        if (pool, rule) not in self._seen:
+            self._seen.add((pool, rule))
+            self.kept.append(finding)
+            if self.on_finding is not None:
+                self.on_finding(finding)
+
+    def _history_of(self, violation: Violation) -> list[str]:
+        if violation.source is None:
+            return self.history.lines(violation.pool, violation.page)
+        pool, page = violation.source
+        return self.history.lines(pool, page, violation.pool, violation.page)

@@ -1,0 +1,127 @@
+"""The whole shadow of one rank: its pools, edges, request tables and the causes of what happened.
+
+`apply` takes an event after every rule has seen it. Only the part of an event that makes sense is applied, so that
+one violation is not reported again as another; the difference that stays is kept as `extra` pages (pool_shadow.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.pool_shadow import EdgeShadow, Intent, PoolShadow
+
+_NOTHING = np.empty(0, dtype=np.int64)
+_NOBODY = Cause(0, "", -1, "")
+# Operations that end a request's hold on its pages, or repoint its row to the cache's copy of them.
+_OWN_KINDS = frozenset({"finish", "abort", "retract", "checkpoint"})
+
+
+class Shadow:
+    """`causes[i]` is the cause with index i; index 0 stands for "never"."""
+
+    def __init__(self, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...]):
+        self.pools = {shape.name: PoolShadow(shape) for shape in pools}
+        self.edges = [EdgeShadow(e, self.pools[e.source], self.pools[e.target]) for e in edges]
+        self.edge_into = {edge.shape.target: edge for edge in self.edges}
+        self.edges_from: dict[str, list[EdgeShadow]] = {name: [] for name in self.pools}
+        for edge in self.edges:
+            self.edges_from[edge.shape.source].append(edge)
+        self.tables: dict[int, np.ndarray] = {}
+        self.causes: list[Cause] = [_NOBODY]
+        self.cached: np.ndarray | None = None  # as of the sweep at hand
+        self._apply = {
+            EventKind.LEND: self._lend,
+            EventKind.RETURN: self._return,
+            EventKind.INTENT: self._intent,
+            EventKind.BIND: self._bind,
+            EventKind.HOLD: self._hold,
+            EventKind.GROUP_BEGIN: self._group_begin,
+            EventKind.GROUP_END: self._group_end,
+            EventKind.CACHED: self._cached,
+        }
+
+    def look(self, event: Event) -> None:
+        """Sorts the pages of the event at hand, for the rules and for `apply`."""
+        kind = event.kind
+        if kind is EventKind.LEND or kind is EventKind.RETURN or kind is EventKind.INTENT:
+            if event.peers is None:
+                self.pools[event.pool].look(event.pages)
+
+    def apply(self, event: Event) -> None:
+        """Takes the event into the state. The rules have seen it."""
+        apply = self._apply.get(event.kind)
+        if apply is not None:
+            apply(event)
+
+    def cause_index(self, cause: Cause) -> int:
+        """Index of a cause; events in a row usually share one."""
+        if self.causes[-1] is not cause and self.causes[-1] != cause:
+            self.causes.append(cause)
+        return len(self.causes) - 1
+
+    def held(self, pool: PoolShadow) -> np.ndarray | None:
+        """Mask over `pool.valid`: still mapped by a source page and not asked back. None: no edge leads here."""
+        edge = self.edge_into.get(pool.shape.name)
+        if edge is None:
+            return None
+        return (edge.holder[pool.valid] >= 0) & ~pool.asked[pool.valid]
+
+    def table_of_cause(self, cause: Cause) -> np.ndarray:
+        """The pages that the operation's own request may give up: its table, if the operation ends or repoints it."""
+        if cause.rid < 0 or cause.kind not in _OWN_KINDS:
+            return _NOTHING
+        return self.tables.get(cause.rid, _NOTHING)
+
+    def _lend(self, event: Event) -> None:
+        self.pools[event.pool].lend(event.cause.rid, self.cause_index(event.cause))
+
+    def _return(self, event: Event) -> None:
+        pool = self.pools[event.pool]
+        pool.take_back(self.held(pool))
+
+    def _intent(self, event: Event) -> None:
+        pool = self.pools[event.pool]
+        if event.peers is None:
+            pool.ask(pool.valid)
+            pool.intents.append(Intent(event.pages, None, event.cause, event.method, event.at_us))
+            return
+        edge = self.edge_into[event.pool]
+        pool.ask(edge.unmap(event.pages))
+        pool.intents.append(Intent(event.peers, event.pages, event.cause, event.method, event.at_us))
+
+    def _bind(self, event: Event) -> None:
+        self.edge_into[event.pool].bind(event.pages, event.peers)
+
+    def _hold(self, event: Event) -> None:
+        pool, rid, new = self.pools[event.pool], event.cause.rid, event.pages
+        old = self.tables.get(rid, _NOTHING)
+        same = first_difference(old, new)
+        np.subtract.at(pool.tables, pool.inside(old[same:]), 1)
+        gained = pool.inside(new[same:])
+        np.add.at(pool.tables, gained, 1)
+        unknown = gained[pool.owner[gained] < 0]
+        pool.owner[unknown] = rid
+        if len(new):
+            self.tables[rid] = new
+        else:
+            self.tables.pop(rid, None)
+
+    def _group_begin(self, event: Event) -> None:
+        pool = self.pools[event.pool]
+        pool.group_open = True
+
+    def _group_end(self, event: Event) -> None:
+        pool = self.pools[event.pool]
+        pool.group_open = False
+        pool.close()
+
+    def _cached(self, event: Event) -> None:
+        self.cached = event.pages
+
+
+def first_difference(old: np.ndarray, new: np.ndarray) -> int:
+    """Length of the common prefix of two arrays."""
+    common = min(len(old), len(new))
+    differs = old[:common] != new[:common]
+    return int(differs.argmax()) if differs.any() else common
