@@ -1,0 +1,225 @@
+"""The reference engine: the verbs of `stress.engine.contract` over allocator/ and linker/.
+
+Call order and free groups are those of SGLang 0.5.22 and 0.5.23: a request matches and locks, a load-back gives
+private slots, slots are allocated after evicting, results are processed inside one free group, window eviction
+has a group of its own, an abort has none. What upstream screens off is not screened off here: see
+`release_window` and `Memory._free_leaf`. Upstream's habits that differ between versions are constructor flags.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allocator.swa_ring import SWARing
+from linker.direct import DirectLinker
+from stress.check.event import EdgeShape, PoolShape
+from stress.engine.contract import Admission, RequestSpec, Room
+from stress.engine.reference.external import External
+from stress.engine.reference.memory import Memory
+from stress.engine.reference.publish import (
+    next_window_release,
+    publish,
+    release_private,
+    release_window,
+)
+from stress.engine.reference.row import NO_PAGES, Row
+
+NEVER = 1 << 62
+
+
+class ReferenceEngine:
+    """One rank's KV memory. `max_rows`: requests that can hold a row at once; `spare_pages`: draft tail of a row."""
+
+    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+
+    def __init__(
+        self,
+        memory: Memory,
+        linker: DirectLinker | None,
+        *,
+        max_rows: int,
+        spare_pages: int,
+        ring: SWARing | None = None,
+        cursor_moved: bool = False,
+    ) -> None:
+        self.now_us = 0
+        self.memory = memory
+        self.external = External(memory, linker, cursor_moved=cursor_moved)
+        self.ring = ring
+        self.max_rows = max_rows
+        self.spare_pages = spare_pages
+        self.page_size = memory.page_size
+        allocator = memory.allocator
+        full = PoolShape("full", allocator.size_full // self.page_size, self.page_size, null_page=0)
+        swa = PoolShape("swa", allocator.size_swa // self.page_size, self.page_size, null_page=0)
+        self.pools = (full, swa) if memory.paged_swa else (full,)
+        self.edges = (EdgeShape("full", "swa", no_peer=0),) if memory.paged_swa else ()
+        self._specs: dict[int, RequestSpec] = {}
+        self._rows: dict[int, Row] = {}
+        self._spec_tails = 0
+
+    @property
+    def step(self) -> str:
+        return self.memory.step
+
+    # Requests
+
+    def open(self, spec: RequestSpec) -> None:
+        self._specs[spec.rid] = spec
+
+    def close(self, rid: int) -> None:
+        del self._specs[rid]
+
+    def admit(self, rid: int, spare: int) -> Admission | None:
+        spec, memory = self._specs[rid], self.memory
+        if len(self._rows) >= self.max_rows:
+            return None
+        # At least one position is computed anew: it gives the first logits (upstream limits the key likewise).
+        keys = spec.keys[: (spec.prompt_tokens - 1) // self.page_size]
+        match = memory.cache.match(keys)
+        row = Row(spec, self.spare_pages)
+        row.receipt = memory.cache.lock(match.node, rid)
+        row.append(match.pages)
+        row.committed = row.allocated = row.protected = row.held * self.page_size
+        row.swa_from = match.swa_from * self.page_size
+        cached, ready_us = row.committed, self.now_us
+        if memory.room()[0] < spec.prompt_tokens - cached + spare:
+            return self._refuse(row)
+        pages = self.external.restorable(keys, row.held)
+        if pages:
+            due_us = self.external.load_back(row, pages, self.now_us)
+            if due_us is None:
+                return self._refuse(row)
+            ready_us = due_us
+        if self.ring is not None:
+            row.ring_row = self.ring.acquire(rid, row.committed)
+        self._rows[rid] = row
+        return Admission(cached, row.committed - cached, ready_us)
+
+    def _refuse(self, row: Row) -> None:
+        self.memory.cache.unlock(row.receipt)
+
+    # Slots
+
+    def extend(self, rows: list[tuple[int, int]]) -> bool:
+        return self.memory.lengthen([(self._rows[rid], upto) for rid, upto in rows], "prompt")
+
+    def reserve(self, rows: list[tuple[int, int]]) -> bool:
+        targets = []
+        for rid, tokens in rows:
+            row = self._rows[rid]
+            targets.append((row, self.memory.pages_for(row.committed + tokens) * self.page_size))
+        return self.memory.lengthen(targets, "draft reserve")
+
+    def commit(self, rows: list[tuple[int, int]]) -> None:
+        for rid, accepted in rows:
+            row = self._rows[rid]
+            row.committed += accepted
+            if row.committed > row.allocated:
+                raise ValueError(
+                    f"commit: request {rid} has {row.allocated} slots and would commit {row.committed}; reserve first"
+                )
+
+    def evict(self, full: int, swa: int) -> None:
+        self.memory.evict(full, swa)
+
+    # Result processing
+
+    def results_begin(self) -> None:
+        self.memory.allocator.free_group_begin()
+
+    def results_end(self) -> None:
+        self.memory.allocator.free_group_end()
+
+    def checkpoint(self, rid: int) -> None:
+        row = self._rows[rid]
+        self.external.offload(row, publish(self.memory, row), self.now_us)
+
+    def evict_windows(self, rids: list[int]) -> None:
+        self.memory.allocator.free_group_begin()
+        for rid in rids:
+            release_window(self.memory, self._rows[rid])
+        self.memory.allocator.free_group_end()
+
+    def finish(self, rid: int) -> None:
+        self.checkpoint(rid)
+        self._leave(rid)
+
+    def abort(self, rid: int) -> None:
+        self._leave(rid)
+
+    def retract(self, rid: int) -> None:
+        self._leave(rid)
+
+    def _leave(self, rid: int) -> None:
+        row = self._rows[rid]
+        self.external.cancel_load(row)
+        self._spec_tails += release_private(self.memory, row)
+        if self.ring is not None:
+            self.ring.release(row.ring_row)
+        del self._rows[rid]
+
+    # The linker and the end
+
+    def poll(self) -> int:
+        return self.external.poll(self.now_us)
+
+    def drain(self) -> None:
+        self.memory.evict(self.memory.allocator.size_full, 0)
+
+    def exchange(self) -> bytes:
+        return self.external.linker.exchange() if self.external.linker else b""
+
+    def learn(self, news: list[bytes]) -> None:
+        for additions in news:
+            self.external.linker.learn(additions)
+
+    def pending_us(self) -> int | None:
+        return self.external.linker.next_due_us() if self.external.linker else None
+
+    # What may be read
+
+    def room(self) -> Room:
+        return Room(*self.memory.room())
+
+    def next_window_eviction(self, rid: int) -> int:
+        if not self.memory.paged_swa:
+            return NEVER
+        return next_window_release(self.memory, self._rows[rid])
+
+    def table(self, rid: int) -> np.ndarray:
+        row = self._rows.get(rid)
+        return NO_PAGES if row is None else row.pages
+
+    def running(self) -> list[int]:
+        return list(self._rows)
+
+    def cached_pages(self) -> np.ndarray:
+        return self.memory.cache.cached_pages()
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        allocator, cache = self.memory.allocator, self.memory.cache
+        full_free = allocator.full_available_size() // self.page_size
+        counts = {"full": (self.pools[0].pages, full_free, cache.full_evictable, cache.full_protected)}
+        if self.memory.paged_swa:
+            swa_free = allocator.swa_available_size() // self.page_size
+            counts["swa"] = (self.pools[1].pages, swa_free, cache.swa_evictable, cache.swa_protected)
+        return counts
+
+    def leftover(self) -> tuple[int, int, int, int, int]:
+        linker = self.external.linker
+        loads, offloads = linker.in_flight() if linker else (0, 0)
+        locks = sum(len(held) for held in self.memory.cache.holders.values())
+        return locks, self.external.pins(), loads, offloads, len(self._rows)
+
+    def marks(self) -> dict[str, int]:
+        cache = self.memory.cache
+        return {
+            **self.external.marks,
+            "node_split": cache.nodes_split,
+            "tombstone_recovered": cache.pages_recovered,
+            "spec_tail_returned": self._spec_tails,
+        }
+
+    def allocators(self) -> object:
+        return self.memory.allocator

@@ -1,0 +1,137 @@
+"""Pools and prefix cache of one rank, and the three things every verb needs: room, slots, eviction.
+
+Pages are integers on the host; token slots are built only where an allocator's method takes them. Making room
+follows upstream: the estimate is `tokens + rows * page_size` for either pool, FULL leaves are evicted first and
+their SWA parts count, and every victim is freed before the next is taken (sglang `evict_from_tree_cache`).
+`step` names the part of an operation that is going on, for histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from allocator.hybrid_swa import HybridSWAAllocator
+from allocator.prefix_cache import PrefixCache
+from allocator.prefix_node import Evicted
+from stress.engine.reference.row import Row
+
+
+class Memory:
+    """`paged_swa` is False where the window lives in a per-request ring."""
+
+    def __init__(
+        self, allocator: HybridSWAAllocator, cache: PrefixCache, window_tokens: int, paged_swa: bool
+    ):
+        self.allocator = allocator
+        self.cache = cache
+        self.window_tokens = window_tokens
+        self.paged_swa = paged_swa
+        self.page_size = allocator.page_size
+        self.step = ""
+        self._offsets = np.arange(self.page_size, dtype=np.int64)
+
+    def pages_for(self, tokens: int) -> int:
+        return -(-tokens // self.page_size)
+
+    def slots(self, pages: np.ndarray, lo: int, hi: int) -> torch.Tensor:
+        """FULL slots, int64[hi - lo], of positions [lo, hi) of a row of `pages`."""
+        first = lo // self.page_size
+        block = pages[first : self.pages_for(hi), None] * self.page_size + self._offsets
+        start = lo - first * self.page_size
+        flat = torch.from_numpy(block.reshape(-1)[start : start + hi - lo])
+        return flat.to(self.allocator.device, non_blocking=True)
+
+    def whole_slots(self, pages: np.ndarray) -> torch.Tensor:
+        """FULL slots of whole pages, int64[len(pages) * page_size]."""
+        return self.slots(pages, 0, len(pages) * self.page_size)
+
+    # Lending
+
+    def lengthen(self, targets: Sequence[tuple[Row, int]], step: str) -> bool:
+        """Slots [allocated, upto) for each (row, upto), for all or none; evicts what it must first."""
+        targets = [(row, upto) for row, upto in targets if upto > row.allocated]
+        if not targets:
+            return True
+        page_size = self.page_size
+        prefix = np.array([row.allocated for row, _ in targets], dtype=np.int64)
+        upto = np.array([upto for _, upto in targets], dtype=np.int64)
+        first_new, end_new = -(-prefix // page_size), -(-upto // page_size)
+        tokens = int((upto - prefix).sum())
+        estimate = tokens + len(targets) * page_size
+        self.make_room(estimate, estimate)
+        if int((end_new - first_new).sum()) * page_size > self.allocator.available_size():
+            return False
+        self.step = step
+        out = self.allocator.alloc_extend(
+            *self._lengths(prefix), *self._lengths(upto), self._last_slots(targets), tokens
+        )
+        self.step = ""
+        if out is None:
+            return False
+        # Where in `out` each new page starts: its first position less the prefix, behind the rows before it.
+        before = np.cumsum(upto - prefix) - (upto - prefix)
+        starts = [
+            np.arange(a, b) * page_size - p + skip
+            for a, b, p, skip in zip(first_new, end_new, prefix, before, strict=True)
+        ]
+        new_pages = out[torch.from_numpy(np.concatenate(starts))].cpu().numpy() // page_size
+        taken = 0
+        for (row, end), a, b in zip(targets, first_new, end_new, strict=True):
+            row.append(new_pages[taken : taken + b - a])
+            taken += b - a
+            row.allocated = end
+        return True
+
+    def _lengths(self, host: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch's lengths on the device and on the host, as upstream's allocators take them."""
+        cpu = torch.from_numpy(host)
+        return cpu.to(self.allocator.device, non_blocking=True), cpu
+
+    def _last_slots(self, targets: Sequence[tuple[Row, int]]) -> torch.Tensor:
+        page_size = self.page_size
+        last = [
+            int(row.pages[(row.allocated - 1) // page_size]) * page_size + (row.allocated - 1) % page_size
+            if row.allocated
+            else -1
+            for row, _ in targets
+        ]
+        return torch.tensor(last, dtype=torch.int64, device=self.allocator.device)
+
+    # Room
+
+    def room(self) -> tuple[int, int]:
+        """Tokens that an allocation could get after eviction: (FULL, SWA)."""
+        full = self.allocator.full_available_size() + self.cache.full_evictable * self.page_size
+        if not self.paged_swa:
+            return full, full
+        return full, self.allocator.swa_available_size() + self.cache.swa_evictable * self.page_size
+
+    def make_room(self, full_tokens: int, swa_tokens: int) -> None:
+        """Evicts until that much is free in each pool, or nothing more can go."""
+        full_short = full_tokens - self.allocator.full_available_size()
+        swa_short = swa_tokens - self.allocator.swa_available_size() if self.paged_swa else 0
+        if full_short > 0 or swa_short > 0:
+            self.evict(max(0, full_short), max(0, swa_short))
+
+    def evict(self, full_tokens: int, swa_tokens: int) -> None:
+        """Evicts so many tokens of each component, least recently used first."""
+        step, self.step = self.step, "cache eviction"
+        swa_pages = self.pages_for(swa_tokens)
+        if full_tokens:
+            for victim in self.cache.evict_full(self.pages_for(full_tokens)):
+                swa_pages -= len(victim.pages) if victim.swa_live else 0
+                self._free_leaf(victim)
+        if swa_pages > 0 and self.paged_swa:
+            for victim in self.cache.evict_swa(swa_pages):
+                self.allocator.free_swa_segment(self.whole_slots(victim.pages), start_pos=0)
+        self.step = step
+
+    def _free_leaf(self, victim: Evicted) -> None:
+        # FULL indices on purpose, also for a leaf that has no SWA part: that is how upstream's SWA component
+        # evicts (sgl-project/sglang#38159), and the second road to the unmapped representative.
+        slots = self.whole_slots(victim.pages)
+        self.allocator.free_swa_segment(slots, start_pos=0)
+        self.allocator.free_full_segment(slots, start_pos=0)

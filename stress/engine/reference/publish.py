@@ -1,0 +1,97 @@
+"""A row's pages on their way into the prefix cache and back to the pools.
+
+`publish` is upstream's checkpoint: what left the window is given back first, then whole pages go into the tree,
+copies that the tree already has are freed, and the row names the tree's pages from then on. The cursor is the
+only thing between an unmapped slot and the segment free: positions below it lose their FULL part alone
+(sglang `free_kv_row_segments`). A tombstone for which the row has SWA gets the row's peers; the tree never
+changes a FULL page that others may have in their rows (sgl-project/sglang#29352).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allocator.prefix_node import Inserted
+from stress.engine.reference.memory import Memory
+from stress.engine.reference.row import Row
+
+
+def next_window_release(memory: Memory, row: Row) -> int:
+    """Committed tokens at which the next page of the row is wholly out of the window."""
+    return max(row.cursor, row.protected) + memory.page_size + memory.window_tokens
+
+
+def release_window(memory: Memory, row: Row) -> None:
+    """Gives back the SWA side of private pages that left the window, and moves the cursor."""
+    lo = max(row.cursor, row.protected)
+    hi = max(0, row.committed - memory.window_tokens) // memory.page_size * memory.page_size
+    if hi <= lo or not memory.paged_swa:
+        return
+    row.cursor = hi
+    memory.step = "window"
+    memory.allocator.free_swa_segment(memory.slots(row.pages, lo, hi), start_pos=lo)
+    memory.step = ""
+
+
+def publish(memory: Memory, row: Row) -> Inserted:
+    """Whole committed pages into the tree; the row is repointed and its lock moved to the new end."""
+    release_window(memory, row)
+    page_size = memory.page_size
+    whole = row.committed // page_size
+    has_peer = np.zeros(whole, dtype=bool)
+    if memory.paged_swa:
+        has_peer[max(row.cursor, row.swa_from, row.protected) // page_size :] = True
+    own = row.pages[:whole].copy()
+    memory.step = "insert"
+    inserted = memory.cache.insert(row.spec.keys[:whole], own, has_peer, row.protected // page_size)
+    for lo, hi in inserted.duplicates:
+        _free_own_copy(memory, row, lo * page_size, hi * page_size)
+    for lo, hi in inserted.recovered:
+        _move_peers(memory, own[lo:hi], inserted.pages[lo:hi])
+    row.pages[:whole] = inserted.pages
+    receipt = memory.cache.lock(inserted.node, row.spec.rid)
+    memory.cache.unlock(row.receipt)
+    row.receipt = receipt
+    row.protected = whole * page_size
+    memory.step = ""
+    return inserted
+
+
+def _free_own_copy(memory: Memory, row: Row, lo: int, hi: int) -> None:
+    memory.step = "duplicate"
+    _free_span(memory, row, lo, hi)
+
+
+def _free_span(memory: Memory, row: Row, lo: int, hi: int) -> None:
+    """Frees positions [lo, hi) of the row: below the cursor the FULL part alone, from it on both."""
+    split = min(max(lo, row.cursor), hi)
+    if split > lo:
+        memory.allocator.free_full_segment(memory.slots(row.pages, lo, split), start_pos=lo)
+    if hi > split:
+        memory.allocator.free_segment(memory.slots(row.pages, split, hi), start_pos=split)
+
+
+def _move_peers(memory: Memory, own: np.ndarray, cached: np.ndarray) -> None:
+    """The SWA peers of the row's copy become those of the tree's pages; the copy's FULL part goes back."""
+    memory.step = "recover"
+    allocator = memory.allocator
+    own_slots, cached_slots = memory.whole_slots(own), memory.whole_slots(cached)
+    peers = allocator.translate_loc_from_full_to_swa(own_slots)
+    allocator.clear_full_to_swa_mapping(own_slots)
+    allocator.set_full_to_swa_mapping(cached_slots, peers)
+    allocator.free_full_segment(own_slots, start_pos=0)
+
+
+def release_private(memory: Memory, row: Row) -> bool:
+    """Frees what is not the cache's and drops the lock; True if pages reserved for drafts came back."""
+    edge = max(row.protected, memory.pages_for(row.committed) * memory.page_size)
+    memory.step = "release"
+    _free_span(memory, row, row.protected, min(edge, row.allocated))
+    spec_tail = row.allocated > edge
+    if spec_tail:
+        memory.step = "spec tail"
+        _free_span(memory, row, edge, row.allocated)
+    memory.step = ""
+    memory.cache.unlock(row.receipt)
+    row.receipt = None
+    return spec_tail

@@ -1,0 +1,150 @@
+"""The engine as the serving loop sees it: every verb numbered, watched, recorded and folded into the digest.
+
+Owns the rank's one operation counter. A verb runs between `probe.begin` and `probe.end`, also when it raises, so
+that what was seen before an assertion fired is checked. An assertion of the target is kept (`first_assert`) and
+raised again; with `on_assert = "count"` one at the end of a free group is only counted, since the pages are on the
+free list by then and the allocator stays usable. What is only read (room, the next window eviction, what is due) is
+the engine's own method: it takes no number.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+from stress.digest import Digest
+from stress.engine.contract import Admission, Engine, RequestSpec
+from stress.operation import Kind, Operation, Rows
+from stress.result import Assertion
+
+SWEEP_OPERATIONS = 1000
+# Where upstream's assertion fires at the very end of the verb.
+_COUNTABLE = frozenset({Kind.RESULTS_END, Kind.EVICT_WINDOWS})
+
+
+class Operator:
+    """`probe`: stress.probe.Probe, or None at check level 0. `record` gets every operation before it runs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        probe,
+        record: Callable[[Operation], None],
+        *,
+        count_asserts: bool,
+        sweep_operations: int = SWEEP_OPERATIONS,
+    ) -> None:
+        self._engine = engine
+        self._probe = probe
+        self._record = record
+        self._count_asserts = count_asserts
+        self._sweep_operations = sweep_operations
+        self.digest = Digest()
+        self.number = 0
+        self.asserts = 0
+        self.first_assert: Assertion | None = None
+        self.page_size = engine.page_size
+        self.close = engine.close
+        self.room = engine.room
+        self.next_window_eviction = engine.next_window_eviction
+        self.pending_us = engine.pending_us
+
+    @property
+    def now_us(self) -> int:
+        return self._engine.now_us
+
+    @now_us.setter
+    def now_us(self, now_us: int) -> None:
+        self._engine.now_us = now_us
+
+    def open(self, spec: RequestSpec) -> None:
+        self._engine.open(spec)
+
+    def _issue(self, kind: Kind, rows: Rows, verb: Callable, *arguments):
+        self.number += 1
+        operation = Operation(self.number, kind, self._engine.now_us, rows)
+        self._record(operation)
+        if self._probe is None:
+            result = self._run(operation, verb, arguments)
+        else:
+            self._probe.begin(operation)
+            try:
+                result = self._run(operation, verb, arguments)
+            finally:
+                self._probe.end()
+            if self.number % self._sweep_operations == 0:
+                self._probe.sweep()
+        self.digest.operation(operation, result)
+        return result
+
+    def _run(self, operation: Operation, verb: Callable, arguments: tuple):
+        try:
+            return verb(*arguments)
+        except AssertionError as error:
+            self.asserts += 1
+            if self.first_assert is None:
+                self.first_assert = Assertion(
+                    operation=operation.number,
+                    virtual_us=operation.at_us,
+                    where=raised_in(error),
+                    message=str(error) or "assert without a message",
+                )
+            if not (self._count_asserts and operation.kind in _COUNTABLE):
+                raise
+            return None
+
+    # The verbs
+
+    def admit(self, rid: int, spare: int) -> Admission | None:
+        return self._issue(Kind.ADMIT, ((rid, spare),), self._engine.admit, rid, spare)
+
+    def extend(self, rows: list[tuple[int, int]]) -> bool:
+        return self._issue(Kind.EXTEND, tuple(rows), self._engine.extend, rows)
+
+    def reserve(self, rows: list[tuple[int, int]]) -> bool:
+        return self._issue(Kind.RESERVE, tuple(rows), self._engine.reserve, rows)
+
+    def commit(self, rows: list[tuple[int, int]]) -> None:
+        self._issue(Kind.COMMIT, tuple(rows), self._engine.commit, rows)
+
+    def results_begin(self) -> None:
+        self._issue(Kind.RESULTS_BEGIN, (), self._engine.results_begin)
+
+    def results_end(self) -> None:
+        self._issue(Kind.RESULTS_END, (), self._engine.results_end)
+        self.digest.counts(self._engine.counts())
+
+    def checkpoint(self, rid: int) -> None:
+        self._issue(Kind.CHECKPOINT, ((rid, 0),), self._engine.checkpoint, rid)
+
+    def evict_windows(self, rids: list[int]) -> None:
+        rows = tuple((rid, 0) for rid in rids)
+        self._issue(Kind.EVICT_WINDOWS, rows, self._engine.evict_windows, rids)
+
+    def finish(self, rid: int) -> None:
+        self._issue(Kind.FINISH, ((rid, 0),), self._engine.finish, rid)
+
+    def abort(self, rid: int) -> None:
+        self._issue(Kind.ABORT, ((rid, 0),), self._engine.abort, rid)
+
+    def retract(self, rid: int) -> None:
+        self._issue(Kind.RETRACT, ((rid, 0),), self._engine.retract, rid)
+
+    def evict(self, full: int, swa: int) -> None:
+        self._issue(Kind.EVICT, ((0, full), (1, swa)), self._engine.evict, full, swa)
+
+    def poll(self) -> int:
+        return self._issue(Kind.POLL, (), self._engine.poll)
+
+    def drain(self) -> None:
+        self._issue(Kind.DRAIN, (), self._engine.drain)
+        self.digest.counts(self._engine.counts())
+        if self._probe is not None:
+            self._probe.quiesce()
+
+
+def raised_in(error: BaseException) -> str:
+    """The innermost public function of the traceback: `free_group_end`, not the helper that compares."""
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    public = [name for name in names if not name.startswith("_")]
+    return (public or names or ["?"])[-1]

@@ -1,0 +1,237 @@
+"""One rank: the plan's share x serving loop x engine x checks, as a generator that yields exchanges.
+
+No Ray, no torch.distributed and no files here: whoever drives the generator passes the payloads on, and `emit` gets
+each line of evidence the moment it exists. A target's assertion or exception ends the rank's work, not the
+generator: it goes on yielding empty exchanges until every rank is done, so that all ranks of an arm yield equally
+often. The first byte of a payload says whether the rank is done; the rest is what other replicas of the store learn.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator
+
+from stress.check.coverage import Coverage
+from stress.check.ledger import Ledger
+from stress.config import Config
+from stress.engine.contract import Engine, RequestSpec
+from stress.engine.targets import build_engine
+from stress.operation import Operation
+from stress.operator import Operator
+from stress.probe import Probe
+from stress.result import (
+    AssertLine,
+    ErrorLine,
+    Finding,
+    FindingLine,
+    Heartbeat,
+    MarkLine,
+    RankError,
+    RankLine,
+    RankResult,
+    RankSpec,
+    ResultLine,
+    Started,
+)
+from stress.serving.acceptance import Acceptance
+from stress.serving.loop import ServingLoop
+from stress.serving.request import PlannedRequest
+from stress.serving.state import ServingState
+from stress.serving.timing import timing_of
+from stress.workload.plan import Plan, build_plan
+
+BUSY, DONE = b"\0", b"\1"
+RING_OPERATIONS = 20_000
+
+Emit = Callable[[RankLine], None]
+
+
+def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
+    """Runs one rank of one arm; see the module. Yields payloads, is sent all ranks' payloads in rank order."""
+    config = Config.from_dict(spec.config)
+    arm = config.arms.named[spec.arm.partition("~")[0]]
+    emit(Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=arm.target))
+    plan = build_plan(
+        config.workload, config.serving, seed=spec.seed, page_size=config.pool.page_size, ranks=spec.ranks
+    )
+    warm = plan.warm_keys() if config.linker.enabled and config.linker.warm else plan.warm_keys()[:0]
+    rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm), emit)
+    return (yield from rank.exchanges())
+
+
+class Rank:
+    """What one rank is made of, and what it has found so far."""
+
+    def __init__(self, spec: RankSpec, config: Config, plan: Plan, engine: Engine, emit: Emit) -> None:
+        self.spec, self.config, self.plan, self.engine, self.emit = spec, config, plan, engine, emit
+        self.operations: deque[Operation] = deque(maxlen=RING_OPERATIONS)
+        self.coverage = Coverage(on_first=self._mark_reached)
+        self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
+        self.probe = Probe(engine, self.ledger, self.coverage) if config.check.level else None
+        self.operator = Operator(
+            engine, self.probe, self._record, count_asserts=config.check.on_assert == "count"
+        )
+        serving = config.serving
+        planned = planned_requests(plan, spec.rank)
+        self.state = ServingState(
+            self.operator, planned, self._request_spec, timing_of(serving), self._request_stuck
+        )
+        accept_millionths = round(serving.accept_mean * 1_000_000)
+        self.loop = ServingLoop(self.state, Acceptance(spec.seed, serving.draft_tokens, accept_millionths))
+        self.status = "finished"
+        self.errors = 0
+        self.first_error: RankError | None = None
+        self.stopped = False
+
+    # The generator
+
+    def exchanges(self) -> Generator[bytes, list[bytes], RankResult]:
+        layout, serving = self.config.layout, self.config.serving
+        interval_us = layout.exchange_ms * 1000 or round(serving.step_base_ms * 1000)
+        boundary_us = 0
+        done = False
+        while True:
+            boundary_us += interval_us
+            if not done:
+                done = self._work_until(boundary_us)
+            self._heartbeat()
+            payloads = yield (DONE if done else BUSY) + self.engine.exchange()
+            if all(not payload or payload[:1] == DONE for payload in payloads):
+                break
+            others = (payload[1:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
+            self.engine.learn([news for news in others if news])
+        result = self._result()
+        self.emit(ResultLine(result=result))
+        return result
+
+    def _work_until(self, boundary_us: int) -> bool:
+        """True when the rank has nothing more to do: it has drained, or its target failed."""
+        try:
+            if not self.loop.run_until(boundary_us):
+                return False
+            self._drain()
+        except StopOnFinding:
+            self.status = "stopped"
+        except AssertionError:
+            self.status = "asserted"
+            self.emit(AssertLine(assertion=self.operator.first_assert))
+        except Exception as error:
+            self.status = "errored"
+            self._error(type(error).__name__, str(error), traceback.format_exc())
+        return True
+
+    def _drain(self) -> None:
+        """Every request has ended: transfers end, the cache is emptied, and the pools must be whole."""
+        while (due_us := self.operator.pending_us()) is not None:
+            self.operator.now_us = max(self.operator.now_us, due_us)
+            self.operator.poll()
+        self.operator.drain()
+
+    # Evidence
+
+    def _record(self, operation: Operation) -> None:
+        if self.stopped:
+            raise StopOnFinding
+        self.operations.append(operation)
+
+    def _found(self, finding: Finding) -> None:
+        self.emit(FindingLine(finding=finding))
+        if self.config.check.on_finding == "stop":
+            self.stopped = True
+
+    def _mark_reached(self, mark: str, operation: int) -> None:
+        self.emit(MarkLine(mark=mark, operation=operation))
+
+    def _request_stuck(self, rid: int, why: str) -> None:
+        self._error("RequestStuck", f"request {rid} {why}", "")
+
+    def _error(self, kind: str, message: str, trace: str) -> None:
+        self.errors += 1
+        error = RankError(
+            operation=self.operator.number,
+            virtual_us=self.engine.now_us,
+            kind=kind,
+            message=message,
+            traceback=trace,
+        )
+        if self.first_error is None:
+            self.first_error = error
+            self.emit(ErrorLine(error=error))
+
+    def _heartbeat(self) -> None:
+        counts = self.state.counts
+        for mark, count in {**self.engine.marks(), **self.state.marks}.items():
+            self.coverage.set(mark, count, self.operator.number)
+        self.emit(
+            Heartbeat(
+                virtual_us=self.state.now_us,
+                operations=self.operator.number,
+                requests_finished=counts["finished"],
+                requests_cancelled=counts["cancelled"],
+                running=self.state.running,
+                findings=sum(self.ledger.findings.values()),
+            )
+        )
+
+    def _request_spec(self, rid: int, prompt_tokens: int, output_tokens: int) -> RequestSpec:
+        plan = self.plan
+        return RequestSpec(
+            rid=rid,
+            namespace=int(plan.namespace[rid]),
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            keys=plan.keys(rid),
+            session=int(plan.session[rid]),
+        )
+
+    def _result(self) -> RankResult:
+        spec, layout, counts, ledger = self.spec, self.config.layout, self.state.counts, self.ledger
+        return RankResult(
+            arm=spec.arm,
+            rank=spec.rank,
+            dp_rank=layout.dp_rank(spec.rank),
+            attn_tp_rank=layout.attn_tp_rank(spec.rank),
+            device=spec.device,
+            pid=os.getpid(),
+            status=self.status,
+            asserts=self.operator.asserts,
+            errors=self.errors,
+            requests_started=counts["started"],
+            requests_finished=counts["finished"],
+            requests_cancelled=counts["cancelled"],
+            operations=self.operator.number,
+            virtual_us=self.state.last_end_us if self.status == "finished" else self.engine.now_us,
+            digest=self.operator.digest.hexdigest(),
+            first_assert=self.operator.first_assert,
+            first_error=self.first_error,
+            first_finding=ledger.first,
+            findings=dict(ledger.findings),
+            kept=list(ledger.kept),
+            marks=self.coverage.counts(),
+            rules_watched=ledger.rules_watched if self.probe else [],
+            checker_crashed=ledger.crashed,
+            rows_skipped=self.plan.rows_skipped,
+            message="stopped at its first finding" if self.status == "stopped" else "",
+        )
+
+
+class StopOnFinding(Exception):
+    """check.on_finding = "stop": the rank's work ends at the first finding."""
+
+
+def planned_requests(plan: Plan, rank: int) -> list[PlannedRequest]:
+    """The rank's share of the plan, in nominal order."""
+    mine = (plan.rank == rank).nonzero()[0]
+    columns = (
+        plan.after,
+        plan.wait_us,
+        plan.start_us,
+        plan.prompt_tokens,
+        plan.output_tokens,
+        plan.cancel,
+        plan.cancel_tokens,
+    )
+    values = [column[mine].tolist() for column in columns]
+    return [PlannedRequest(*fields) for fields in zip(mine.tolist(), *values, strict=True)]

@@ -1,0 +1,51 @@
+"""Rank-local continuous batching in virtual time, as upstream's scheduler orders it: prefill before decode.
+
+A turn is a prefill batch or one decode step of everything that runs; decode turns in which nobody needs anything
+are skipped in one stride and issue no operation. A blocked queue is asked again when something has been given
+back. Virtual time is integer microseconds; the loop never looks at a clock and never sees a page id.
+"""
+
+from __future__ import annotations
+
+from stress.serving.acceptance import Acceptance
+from stress.serving.decode import Decode
+from stress.serving.prefill import Prefill
+from stress.serving.state import ServingState
+
+
+class ServingLoop:
+    def __init__(self, state: ServingState, acceptance: Acceptance) -> None:
+        self.state = state
+        self.decode = Decode(state, acceptance)
+        self.prefill = Prefill(state, self.decode.start)
+
+    def run_until(self, boundary_us: int) -> bool:
+        """Turns until virtual time reaches the boundary; True when every request has ended."""
+        state = self.state
+        while state.now_us < boundary_us:
+            state.take_arrivals()
+            if state.chunked or (state.waiting and not state.blocked):
+                self.prefill.turn()
+            elif state.decoding:
+                self.decode.turns(boundary_us)
+            elif state.waiting:
+                self._unblock()
+            else:
+                next_us = state.arrivals.next_us()
+                if next_us is None:
+                    return True
+                state.set_now(min(next_us, boundary_us))
+        return False
+
+    def _unblock(self) -> None:
+        """The queue is blocked and nothing runs: wait for a transfer that holds pages, or give the request up."""
+        state = self.state
+        due_us = state.engine.pending_us()
+        if due_us is not None:
+            state.set_now(max(state.now_us, due_us))
+            state.poll()
+            return
+        request = state.waiting.popleft()
+        room = state.engine.room()
+        state.give_up(request, f"needs {request.target} tokens of KV; an idle rank has room for {room.full}")
+        state.blocked = False

@@ -1,0 +1,119 @@
+"""What the turns of a rank share: the queue, who runs, virtual time, and how a request ends or steps back.
+
+A request is in exactly one place: not arrived, waiting, chunked (its prefill goes on next turn), decoding, or ended.
+`blocked` says that the head of the queue was refused and nothing has been given back since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from stress.engine.contract import Engine, RequestSpec
+from stress.serving.arrivals import Arrivals
+from stress.serving.request import LiveRequest, PlannedRequest
+from stress.serving.timing import Timing
+
+
+class ServingState:
+    """`spec_of(rid, prompt_tokens, output_tokens)` gives what the engine must know of a request."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        planned: Iterable[PlannedRequest],
+        spec_of: Callable[[int, int, int], RequestSpec],
+        timing: Timing,
+        on_stuck: Callable[[int, str], None],
+    ) -> None:
+        self.engine = engine
+        self.arrivals = Arrivals(planned)
+        self.spec_of = spec_of
+        self.timing = timing
+        self.on_stuck = on_stuck
+        self.now_us = 0
+        self.decode_turn = 0
+        self.waiting: deque[LiveRequest] = deque()
+        self.decoding: dict[int, LiveRequest] = {}
+        self.chunked: LiveRequest | None = None
+        self.blocked = False
+        self.counts: Counter[str] = Counter(started=0, finished=0, cancelled=0, stuck=0)
+        self.marks: Counter[str] = Counter()
+        self.last_end_us = 0
+
+    @property
+    def running(self) -> int:
+        return len(self.decoding) + (self.chunked is not None)
+
+    def set_now(self, now_us: int) -> None:
+        self.now_us = self.engine.now_us = now_us
+
+    def take_arrivals(self) -> None:
+        for request in self.arrivals.take(self.now_us):
+            self.counts["started"] += 1
+            self.engine.open(self.spec_of(request.rid, request.target, request.plan.output_tokens))
+            self.waiting.append(request)
+
+    def poll(self) -> None:
+        due_us = self.engine.pending_us()
+        if due_us is not None and due_us <= self.now_us and self.engine.poll():
+            self.blocked = False
+
+    def sync(self, requests: Iterable[LiveRequest], turn: int) -> None:
+        """Tells the engine what quiet turns have committed."""
+        rows = []
+        for request in requests:
+            tokens = request.tokens_after(turn - request.turn_zero)
+            if tokens > request.synced:
+                rows.append((request.rid, tokens - request.synced))
+                request.synced = tokens
+        if rows:
+            self.engine.commit(rows)
+
+    def victim(self) -> LiveRequest:
+        """Upstream's choice: the fewest tokens produced, then the longest prompt."""
+        return min(self.decoding.values(), key=lambda r: (self._produced(r), -r.plan.prompt_tokens, r.rid))
+
+    def _produced(self, request: LiveRequest) -> int:
+        return request.produced + request.tokens_after(self.decode_turn - request.turn_zero)
+
+    def retract(self, victim: LiveRequest) -> None:
+        self.marks["retracted"] += 1
+        self.sync([victim], self.decode_turn)
+        steps = self.decode_turn - victim.turn_zero
+        victim.produced += victim.tokens_after(steps)
+        victim.steps_before += steps
+        del self.decoding[victim.rid]
+        self.engine.retract(victim.rid)
+        self.requeue(victim, victim.plan.prompt_tokens + victim.produced)
+
+    def requeue(self, request: LiveRequest, prompt_tokens: int) -> None:
+        request.restart(prompt_tokens)
+        self.engine.close(request.rid)
+        remaining = request.plan.output_tokens - request.produced
+        self.engine.open(self.spec_of(request.rid, prompt_tokens, remaining))
+        self.waiting.appendleft(request)
+
+    def finish(self, request: LiveRequest) -> None:
+        self.engine.finish(request.rid)
+        self._end(request, "finished")
+
+    def abort(self, request: LiveRequest) -> None:
+        self.engine.abort(request.rid)
+        self._end(request, "cancelled")
+
+    def give_up(self, request: LiveRequest, why: str) -> None:
+        self.on_stuck(request.rid, why)
+        self._end(request, "stuck")
+
+    def _end(self, request: LiveRequest, how: str) -> None:
+        self.counts[how] += 1
+        if how == "cancelled":
+            self.marks["cancelled"] += 1
+        self.decoding.pop(request.rid, None)
+        request.epoch += 1
+        request.admitted = False
+        self.engine.close(request.rid)
+        self.blocked = False
+        self.last_end_us = self.now_us
+        self.arrivals.ended(request.rid, self.now_us)
