@@ -156,7 +156,8 @@ class HybridSWAAllocator:
             return
         full_pages = torch.unique(indices.to(torch.int64) // self.page_size)
         peers = self._mapping_by_page.index_select(0, full_pages)
-        swa_pages = torch.unique(peers[peers > 0] // self.page_size)
+        # A page's peers are one run: collapsing runs first leaves little to sort.
+        swa_pages = torch.unique(torch.unique_consecutive(peers[peers > 0] // self.page_size))
         self._clear_peers(indices, full_pages)
         self._release_swa_pages(swa_pages)
         self._check_swa_available("free_swa")

@@ -1,8 +1,6 @@
 """HybridSWAAllocator against plain sets and dicts, under random batches, frees, groups and window evictions.
 
-The oracle never asks the allocator what it holds: it learns slots from what was lent and checks them
-against its own rules. `unpatched` is driven only with segments that have peers; a control shows that the
-oracle flags it otherwise.
+`unpatched` is driven only with segments that have peers; a control shows that the oracle flags it otherwise.
 """
 
 import sys
