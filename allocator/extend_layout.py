@@ -4,7 +4,7 @@ A request's new tokens [prefix, seq) are cut into chunks of consecutive slots: a
 page (empty if the prefix is page-aligned), then a chunk for each new page, the last of them perhaps partial.
 
     |pppppppp|pppphhhh|xxxxxxxx|xxxxx...|      p prefix, h head, x on new pages
-              prefix ^              seq ^
+           prefix ^              seq ^
 Chunks number requests + new pages, so host work does not grow with tokens.
 """
 

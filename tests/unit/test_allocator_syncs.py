@@ -1,8 +1,8 @@
 """Which allocator paths need nothing from the device, shown without one.
 
-On torch's "meta" device tensors have shapes and no data: whatever must read a value to go on (a boolean index,
-unique, item) raises NotImplementedError. A path that runs there reads nothing back. Copies of data that is never
-looked at, and waits for events, are not seen.
+On torch's "meta" device tensors have shapes and no data: whatever must read a value to go on (a boolean
+index, unique, item) raises NotImplementedError. A path that runs there reads nothing back. Copies of data
+that is never looked at, and waits for events, are not seen.
 """
 
 import pytest
