@@ -9,7 +9,6 @@ against its `expect`. A run that was ended early is unknown, whatever its arms s
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from stress.config_schema import Arm, Config
 from stress.result import RankResult
 from stress.verdict_rank import rank_document, seconds
+from stress.verdict_reasons import doubts_of, failures_of, missing_marks, ran_to_its_end, sorted_rules
 
 SCHEMA = 1
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
@@ -73,14 +73,10 @@ def arm_record(config: Config, arm: str) -> Arm:
     return named[arm] if arm in named else named[arm.partition("~")[0]]
 
 
-def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
-    return len(ranks) == config.layout.ranks and all(result.status == "finished" for result in ranks)
-
-
 def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str, Any]:
     record = arm_record(config, arm)
-    failures = _failures(ranks)
-    doubts = _doubts(config, ranks)
+    failures = failures_of(ranks)
+    doubts = doubts_of(config, ranks)
     verdict = "fail" if failures else "unknown" if doubts else "pass"
     as_expected = verdict == record.expect
     reasons = [f"Arm {arm}: {reason}." for reason in failures + doubts]
@@ -105,59 +101,6 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
     }
 
 
-def _failures(ranks: list[RankResult]) -> list[str]:
-    reasons = []
-    asserted = [result for result in ranks if result.asserts]
-    if asserted:
-        count = sum(result.asserts for result in asserted)
-        first = min((r for r in asserted if r.first_assert), key=_assert_time, default=None)
-        where = ""
-        if first is not None and first.first_assert is not None:
-            place = first.first_assert
-            where = f", first in {place.where} on rank {first.rank} at {seconds(place.virtual_us)} s"
-        reasons.append(f"{len(asserted)} of {len(ranks)} ranks asserted, {count} times{where}")
-    erring = [result for result in ranks if result.errors]
-    if erring:
-        count = sum(result.errors for result in erring)
-        told = next((r.first_error for r in erring if r.first_error), None)
-        what = f", first {told.kind}: {_one_line(told.message)}" if told else ""
-        reasons.append(f"{count} errors on {len(erring)} of {len(ranks)} ranks{what}")
-    for rule in _sorted_rules({rule for result in ranks for rule, n in result.findings.items() if n}):
-        hit = [result for result in ranks if result.findings.get(rule)]
-        count = sum(result.findings[rule] for result in hit)
-        reasons.append(f"rule {rule} was violated {count} times on {len(hit)} of {len(ranks)} ranks")
-    return reasons
-
-
-def _doubts(config: Config, ranks: list[RankResult]) -> list[str]:
-    reasons = []
-    if len(ranks) < config.layout.ranks:
-        reasons.append(f"{config.layout.ranks - len(ranks)} of {config.layout.ranks} ranks gave no result")
-    for result in ranks:
-        if result.status in ("lost", "stopped"):
-            why = f": {_one_line(result.message)}" if result.message else ""
-            reasons.append(f"rank {result.rank} was {result.status}{why}")
-        elif result.status != "finished" and not (result.asserts or result.errors):
-            reasons.append(f"rank {result.rank} is {result.status} but counts no assert and no error")
-        if result.checker_crashed:
-            reasons.append(f"a check crashed on rank {result.rank}: {_last_line(result.checker_crashed)}")
-    if ran_to_its_end(config, ranks):
-        for mark in _missing_marks(config, ranks):
-            reasons.append(f"the required mark {mark} was never reached")
-        for result in ranks:
-            ended = result.requests_finished + result.requests_cancelled + result.errors
-            if result.requests_started != ended:
-                reasons.append(
-                    f"rank {result.rank} started {result.requests_started} requests but {ended} finished, "
-                    "were cancelled or failed"
-                )
-    return reasons
-
-
-def _missing_marks(config: Config, ranks: list[RankResult]) -> list[str]:
-    return [mark for mark in config.check.require if not any(result.marks.get(mark) for result in ranks)]
-
-
 def _totals(ranks: list[RankResult]) -> dict[str, Any]:
     return {
         "ranks": len(ranks),
@@ -177,7 +120,7 @@ def _totals(ranks: list[RankResult]) -> dict[str, Any]:
 def _rules_watched(ranks: list[RankResult]) -> list[str]:
     """Rules that every rank watched: one that a rank did not watch has not held there."""
     told = [set(result.rules_watched) for result in ranks if result.rules_watched]
-    return _sorted_rules(set.intersection(*told)) if told else []
+    return sorted_rules(set.intersection(*told)) if told else []
 
 
 def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str, Any]:
@@ -186,7 +129,7 @@ def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str,
     for result in (result for ranks in ended for result in ranks):
         for mark, count in result.marks.items():
             reached[mark] = reached.get(mark, 0) + count
-    missing = {mark for ranks in ended for mark in _missing_marks(config, ranks)}
+    missing = {mark for ranks in ended for mark in missing_marks(config, ranks)}
     required = list(config.check.require)
     return {
         "required": required,
@@ -213,20 +156,3 @@ def _layout_document(config: Config, results: dict[str, list[RankResult]], launc
         "launcher": launcher,
         "device": devices[0].partition(":")[0] if devices else config.layout.device,
     }
-
-
-def _assert_time(result: RankResult) -> tuple[int, int]:
-    return (result.first_assert.virtual_us if result.first_assert else 0, result.rank)
-
-
-def _sorted_rules(rules: set[str]) -> list[str]:
-    """I2 before I10."""
-    return sorted(rules, key=lambda rule: [(len(part), part) for part in re.split(r"(\d+)", rule)])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")
-
-
-def _last_line(text: str) -> str:
-    return _one_line(text.strip().splitlines()[-1]) if text.strip() else "no traceback"

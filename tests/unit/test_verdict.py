@@ -139,14 +139,14 @@ FAILS = [
     {"errors": 1, "requests_finished": 8},
 ]
 UNKNOWN = [
-    ({"status": "lost", "message": "killed by\nSIGKILL"}, "rank 1 was lost: killed by SIGKILL"),
-    ({"status": "stopped"}, "rank 1 was stopped"),
+    ({"status": "lost", "message": "killed by\nSIGKILL"}, "rank 1 lost: killed by SIGKILL"),
+    ({"status": "stopped"}, "rank 1 stopped"),
     (
-        {"checker_crashed": "Traceback\nZeroDivisionError: x"},
-        "a check crashed on rank 1: ZeroDivisionError: x",
+        {"checker_crashed": "Traceback (most recent call last):\n  File\nZeroDivisionError: x"},
+        "rank 1 lost a check that crashed: ZeroDivisionError: x",
     ),
     ({"requests_finished": 8}, "rank 1 started 10 requests but 9 finished"),
-    ({"status": "asserted"}, "counts no assert"),
+    ({"status": "asserted"}, "with no assert"),
 ]
 
 
@@ -222,3 +222,9 @@ def test_the_document_is_json():
 
 def test_exit_codes():
     assert EXIT_CODES == {"pass": 0, "fail": 1, "unknown": 3}
+
+
+def test_ranks_with_the_same_reason_share_a_sentence():
+    trace = "Traceback (most recent call last):\n  File x\nMemoryError: no room\n"
+    lost = [rank("patched", number, "lost", message=trace) for number in range(2)]
+    assert verdict_of(*lost)["reasons"] == ["Arm patched: ranks 0, 1 lost: MemoryError: no room."]

@@ -1,0 +1,122 @@
+"""Why an arm failed or shows nothing, one plain sentence each; ranks with the same reason share one.
+
+A failure is what the target did: an assert, an error, a violated rule. A doubt is what keeps the arm from
+having shown anything: a rank without its result, a crashed check, a mark not reached, requests that are not
+accounted for. The last two are asked only of an arm that ran to its end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stress.config_schema import Config
+from stress.result import RankResult
+from stress.verdict_rank import seconds
+
+REASON_CHARACTERS = 200
+
+
+def failures_of(ranks: list[RankResult]) -> list[str]:
+    """What the target did wrong, without a full stop. Empty: nothing."""
+    return [*_asserts(ranks), *_errors(ranks), *_violations(ranks)]
+
+
+def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
+    """Why the arm shows nothing, without a full stop. Empty: it shows what it is to show."""
+    reasons = []
+    missing = config.layout.ranks - len(ranks)
+    if missing > 0:
+        reasons.append(f"{missing} of {config.layout.ranks} ranks gave no result")
+    told: dict[str, list[int]] = {}
+    for result in ranks:
+        for reason in _rank_doubts(result):
+            told.setdefault(reason, []).append(result.rank)
+    reasons += [f"{_rank_names(numbers)} {reason}" for reason, numbers in told.items()]
+    if ran_to_its_end(config, ranks):
+        reasons += [f"the required mark {mark} was never reached" for mark in missing_marks(config, ranks)]
+        reasons += _unaccounted(ranks)
+    return reasons
+
+
+def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
+    """Whether all ranks of the layout finished."""
+    return len(ranks) == config.layout.ranks and all(result.status == "finished" for result in ranks)
+
+
+def missing_marks(config: Config, ranks: list[RankResult]) -> list[str]:
+    """Required marks that no rank reached."""
+    return [mark for mark in config.check.require if not any(result.marks.get(mark) for result in ranks)]
+
+
+def sorted_rules(rules: set[str]) -> list[str]:
+    """I2 before I10."""
+    return sorted(rules, key=lambda rule: [(len(part), part) for part in re.split(r"(\d+)", rule)])
+
+
+def _asserts(ranks: list[RankResult]) -> list[str]:
+    asserted = [result for result in ranks if result.asserts]
+    if not asserted:
+        return []
+    count = sum(result.asserts for result in asserted)
+    told = [(result.first_assert, result.rank) for result in asserted if result.first_assert]
+    where = ""
+    if told:
+        first, rank = min(told, key=lambda pair: (pair[0].virtual_us, pair[1]))
+        where = f", first in {first.where} on rank {rank} at {seconds(first.virtual_us)} s"
+    return [f"{len(asserted)} of {len(ranks)} ranks asserted, {count} times in all{where}"]
+
+
+def _errors(ranks: list[RankResult]) -> list[str]:
+    erring = [result for result in ranks if result.errors]
+    if not erring:
+        return []
+    count = sum(result.errors for result in erring)
+    first = next((result.first_error for result in erring if result.first_error), None)
+    what = f", first {first.kind}: {_brief(first.message)}" if first else ""
+    return [f"{count} errors on {len(erring)} of {len(ranks)} ranks{what}"]
+
+
+def _violations(ranks: list[RankResult]) -> list[str]:
+    reasons = []
+    for rule in sorted_rules({rule for result in ranks for rule, count in result.findings.items() if count}):
+        hit = [result for result in ranks if result.findings.get(rule)]
+        count = sum(result.findings[rule] for result in hit)
+        reasons.append(f"rule {rule} was violated {count} times on {len(hit)} of {len(ranks)} ranks")
+    return reasons
+
+
+def _rank_doubts(result: RankResult) -> list[str]:
+    reasons = []
+    if result.status in ("lost", "stopped"):
+        why = f": {_brief(result.message)}" if result.message else ""
+        reasons.append(f"{result.status}{why}")
+    elif result.status != "finished" and not (result.asserts or result.errors):
+        reasons.append(f"{result.status}, with no assert and no error counted")
+    if result.checker_crashed:
+        reasons.append(f"lost a check that crashed: {_brief(result.checker_crashed)}")
+    return reasons
+
+
+def _unaccounted(ranks: list[RankResult]) -> list[str]:
+    reasons = []
+    for result in ranks:
+        ended = result.requests_finished + result.requests_cancelled + result.errors
+        if result.requests_started != ended:
+            reasons.append(
+                f"rank {result.rank} started {result.requests_started} requests but {ended} finished, "
+                "were cancelled or failed"
+            )
+    return reasons
+
+
+def _rank_names(numbers: list[int]) -> str:
+    names = ", ".join(map(str, numbers))
+    return f"rank {names}" if len(numbers) == 1 else f"ranks {names}"
+
+
+def _brief(text: str) -> str:
+    """One line of a message; of a traceback its last one, which names the exception."""
+    if "Traceback (most recent call last)" in text:
+        text = text.strip().splitlines()[-1]
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= REASON_CHARACTERS else f"{line[:REASON_CHARACTERS]}..."
