@@ -15,14 +15,16 @@ from typing import NamedTuple
 class Kind(str, Enum):
     """The operations, in the order in which a request meets them."""
 
-    ADMIT = "admit"  # (rid, spare): match, lock, load back; refused if fewer than `spare` tokens would be left
+    # (rid, spare): match, lock, load back; refused if fewer than `spare` tokens would be left
+    ADMIT = "admit"
     EXTEND = "extend"  # (rid, upto): slots for prompt positions up to `upto`; all rows or none
     RESERVE = "reserve"  # (rid, tokens): slots for committed + tokens, rounded up to a page; all rows or none
     COMMIT = "commit"  # (rid, accepted): the forward pass wrote that many more positions
     RESULTS_BEGIN = "results_begin"  # result processing starts: a free group opens
     RESULTS_END = "results_end"  # the free group flushes
     CHECKPOINT = "checkpoint"  # (rid, 0): a running request's whole pages go into the prefix cache
-    EVICT_WINDOWS = "evict_windows"  # (rid, 0): release SWA slots that left the window, in a free group of its own
+    # (rid, 0): release SWA slots that left the window, in a free group of its own
+    EVICT_WINDOWS = "evict_windows"
     FINISH = "finish"  # (rid, 0): insert, release the rest, unlock, give the row back
     ABORT = "abort"  # (rid, 0): release what is not the cache's, unlock, give the row back
     RETRACT = "retract"  # (rid, 0): like abort, and the request will be admitted again

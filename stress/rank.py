@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 
 from stress.check.coverage import Coverage
-from stress.check.ledger import Ledger
+from stress.check.shadow import Ledger
 from stress.config import Config
 from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
@@ -69,7 +69,8 @@ class Rank:
         self.operations: deque[Operation] = deque(maxlen=RING_OPERATIONS)
         self.coverage = Coverage(on_first=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
-        self.probe = Probe(engine, self.ledger, self.coverage) if config.check.level else None
+        self.ledger.listen(self.coverage.observe)
+        self.probe = Probe(engine, self.ledger) if config.check.level else None
         self.operator = Operator(
             engine, self.probe, self._record, count_asserts=config.check.on_assert == "count"
         )
