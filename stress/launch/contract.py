@@ -17,6 +17,7 @@ import msgspec
 from stress.result import RankResult, RankSpec
 
 LAUNCHERS = ("inline", "local", "ray")
+LOOPBACK = "127.0.0.1"
 
 
 class LaunchError(RuntimeError):

@@ -18,10 +18,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from stress.launch.contract import LOOPBACK
+
 LENGTH_BYTES = 4
+JOIN_TIMEOUT_S = 60.0  # for all peers to come to the group once it has a store; they start together
 FRAME_BYTES_MIN = 1 << 10
 FRAME_BYTES_MAX = 1 << 20  # larger payloads take a second round each time
-LOOPBACK = "127.0.0.1"
 
 
 def open_store(host: str, timeout_s: float) -> tuple[dist.TCPStore, int]:
@@ -39,15 +41,10 @@ def open_store(host: str, timeout_s: float) -> tuple[dist.TCPStore, int]:
         port,
         is_master=True,
         wait_for_workers=False,
-        timeout=timedelta(seconds=timeout_s),
+        timeout=_join_timeout(timeout_s),
         master_listen_fd=listener.detach(),
     )
     return store, port
-
-
-def join_store(host: str, port: int, timeout_s: float) -> dist.TCPStore:
-    """The store of rank 0, seen from another rank."""
-    return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
 class AloneExchange:
@@ -62,21 +59,24 @@ class AloneExchange:
         """The payloads of all ranks, in rank order: b"" for each other one."""
         return [payload if peer == self.rank else b"" for peer in range(self.ranks)]
 
+    def leave(self) -> None:
+        """There is nothing to leave."""
+
 
 class GroupExchange:
     """All ranks of one arm, exchanging in step."""
 
-    def __init__(self, rank: int, ranks: int, store: dist.Store, timeout_s: float, *, host: str) -> None:
-        """Joins the group; returns when all ranks have. Raises RuntimeError after `timeout_s`.
-
-        `host` is the address by which this rank's peers reach it.
-        """
+    def __init__(self, rank: int, ranks: int, store: dist.Store, *, host: str, timeout_s: float) -> None:
+        """Joins the group; returns when all ranks have. Raises RuntimeError when one does not come in time."""
         self.rank = rank
         self.ranks = ranks
         self.partial = False
         self._frame_bytes = FRAME_BYTES_MIN
         if host == LOOPBACK:
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        # Gloo would wait for an absent peer as long as for a late one, so all say first that they are here.
+        store.set(f"here/{rank}", "")
+        store.wait([f"here/{peer}" for peer in range(ranks)], _join_timeout(timeout_s))
         dist.init_process_group(
             "gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s)
         )
@@ -129,3 +129,23 @@ class GroupExchange:
         dist.broadcast(together, 0)
         whole = together.numpy().tobytes()
         return [whole[at : at + frame_bytes] for at in range(0, len(whole), frame_bytes)]
+
+
+def _join_timeout(timeout_s: float) -> timedelta:
+    return timedelta(seconds=min(timeout_s, JOIN_TIMEOUT_S))
+
+
+def join_group(
+    rank: int, ranks: int, store: dist.Store | int, *, host: str, timeout_s: float
+) -> GroupExchange | AloneExchange:
+    """The group that meets at `store`, or none when a peer was lost before it was formed.
+
+    `store` is the store itself in rank 0, its port on `host` in the others. `timeout_s` is how long a rank
+    waits for its peers at one exchange.
+    """
+    try:
+        if isinstance(store, int):
+            store = dist.TCPStore(host, store, is_master=False, timeout=_join_timeout(timeout_s))
+        return GroupExchange(rank, ranks, store, host=host, timeout_s=timeout_s)
+    except RuntimeError:  # DistNetworkError and DistStoreError are RuntimeErrors
+        return AloneExchange(rank, ranks)

@@ -18,14 +18,12 @@ from multiprocessing.connection import Connection
 import msgspec
 import torch
 
-from stress.launch.contract import RankOutcome
+from stress.launch.contract import LOOPBACK, RankOutcome
 from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
-from stress.launch.exchange import LOOPBACK, AloneExchange, GroupExchange, join_store, open_store
+from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
 from stress.launch.local_pipe import Ended, StorePort, decode, encode
 from stress.result import RankSpec
-
-JOIN_TIMEOUT_S = 60.0  # for all peers to come to the group; they are forked within a second or two
 
 Inbox = queue.SimpleQueue  # of the bytes that the coordinator sent
 
@@ -70,17 +68,15 @@ def _run(
 
 
 def _join(spec: RankSpec, pipe: Connection, inbox: Inbox, timeout_s: float) -> GroupExchange | AloneExchange:
-    """The group, or none when a peer was lost before it was formed."""
-    join_s = min(timeout_s, JOIN_TIMEOUT_S)
+    """Meets the other ranks: rank 0 tells the coordinator where, the others are told."""
+    if spec.rank == 0:
+        store, port = open_store(LOOPBACK, timeout_s)
+        pipe.send_bytes(encode(StorePort(port)))
+        return join_group(spec.rank, spec.ranks, store, host=LOOPBACK, timeout_s=timeout_s)
     try:
-        if spec.rank == 0:
-            store, port = open_store(LOOPBACK, join_s)
-            pipe.send_bytes(encode(StorePort(port)))
-        else:
-            port = decode(inbox.get(timeout=join_s)).port
-            if port == 0:
-                return AloneExchange(spec.rank, spec.ranks)
-            store = join_store(LOOPBACK, port, join_s)
-        return GroupExchange(spec.rank, spec.ranks, store, timeout_s, host=LOOPBACK)
-    except (RuntimeError, queue.Empty):
+        port = decode(inbox.get(timeout=timeout_s)).port
+    except queue.Empty:
+        port = 0
+    if port == 0:
         return AloneExchange(spec.rank, spec.ranks)
+    return join_group(spec.rank, spec.ranks, port, host=LOOPBACK, timeout_s=timeout_s)

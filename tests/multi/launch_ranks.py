@@ -84,6 +84,15 @@ def echo_rank(spec: RankSpec, emit: Callable[[RankLine], None]) -> Generator[byt
     return result
 
 
+def absent_rank(
+    spec: RankSpec, emit: Callable[[RankLine], None]
+) -> Generator[bytes, list[bytes], RankResult]:
+    """An `echo_rank`, but for the rank that fails before it has begun."""
+    if spec.rank == spec.config["test"]["absent"]:
+        raise RuntimeError("this rank does not want to")
+    return echo_rank(spec, emit)
+
+
 def _heartbeat(turn: int) -> Heartbeat:
     return Heartbeat(
         virtual_us=(turn + 1) * 1000,

@@ -1,0 +1,105 @@
+"""Which Ray cluster a run uses, and how it is entered and left. Imports no ray: the module is handed in.
+
+A plain run starts a cluster of its own on loopback and ends it; it never joins one that happens to be there.
+A driver that Ray's job runtime started joins the job's cluster, as does one that is told an address by option
+or by RAY_ADDRESS. In an own cluster the workers inherit this process's environment, so they need no runtime
+environment, which would keep them from being started ahead; in a joined one they get one for the whole job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from stress.launch.contract import LaunchError
+from stress.launch.placement import rocm_visibility
+
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the job runtime sets it, and RAY_ADDRESS, for a job's driver
+OBJECT_STORE_BYTES = 128 << 20  # specs and results are kilobytes; the default takes a third of memory
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def cluster_address(option: str | None, environment: Mapping[str, str]) -> str:
+    """The address to give to ray.init: "local" for an own cluster, "auto" inside a job, else the one told."""
+    if option is not None:
+        return option
+    if JOB_CONFIG in environment:
+        return "auto"
+    told = environment.get("RAY_ADDRESS", "")
+    # An http address is that of the job API, which `ray job submit` reads too: nothing a driver can join.
+    return told if told and "://" not in told else "local"
+
+
+def import_path(search_path: list[str]) -> str:
+    """PYTHONPATH for the actors: what this process can import beyond its installed packages."""
+    installed = [
+        Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    ours = []
+    for entry in search_path:
+        path = Path(entry or ".").resolve()
+        if path.is_dir() and not any(path == place or place in path.parents for place in installed):
+            ours.append(str(path))
+    return os.pathsep.join(dict.fromkeys(ours))
+
+
+def job_environment(environment: Mapping[str, str], path: str) -> dict[str, str]:
+    """The environment of all workers of a joined cluster, less what the job itself has set.
+
+    A job's own working directory is on its workers' path already, and Ray refuses a variable set twice.
+    """
+    job = json.loads(environment.get(JOB_CONFIG, "{}")).get("runtime_env", {})
+    wanted = dict(WORKER_ENVIRONMENT)
+    if not {"working_dir", "py_modules"} & set(job):
+        wanted["PYTHONPATH"] = path
+    return {name: value for name, value in wanted.items() if name not in job.get("env_vars", {})}
+
+
+def enter(ray: ModuleType, option: str | None) -> None:
+    """Connects this process to its cluster: starts an own one, or joins.
+
+    Raises LaunchError when there is no cluster at the address, or none can be started.
+    """
+    address = cluster_address(option, os.environ)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address == "local":
+            own = {**WORKER_ENVIRONMENT, **rocm_visibility(os.environ), "PYTHONPATH": import_path(sys.path)}
+            own |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+            with _environment(own):
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _node_ip_address="127.0.0.1",
+                    **quiet,
+                )
+        else:
+            worker = job_environment(os.environ, import_path(sys.path))
+            ray.init(address=address, runtime_env={"env_vars": worker}, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:300]
+        cure = "free some memory and disk" if address == "local" else "start it, or leave RAY_ADDRESS unset"
+        raise LaunchError(f"ray launcher: no cluster at '{address}': {reason}; {cure}") from error
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables, and puts the old ones back."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
