@@ -19,11 +19,15 @@ from stress.workload.readers import read_trace
 
 GRID = [0, 300, 1300, 3300, 6600, 10000, 13100, 16400, 19700, 23000, 26200, 29500, 32800, 36000, 39300, 42600, 45900,
         49200, 52400, 55700, 59000, 61600, 63600, 64600, 65100, 65340, 65440, 65500, 65536]  # fmt: skip
-TURN_EDGES = [12, 24, 45, 73, 123]
+TURN_EDGES = [12, 24, 45, 73, 123, 190]
+TURN_CLASSES = len(TURN_EDGES) + 1
 RESUMED = 50_000
 OUT_EDGES = [120, 400, 1200]
-BANDS = [150_000, 175_000]
-LEVELS, WAIT_LEVELS = 8, 4
+EARLY_EDGES = [25_000, 50_000]
+LOSS_EDGE = 100_000
+BANDS = [50_000, 100_000, 140_000, 150_000, 160_000, 170_000, 200_000, 400_000]
+LEVELS, WAIT_LEVELS, PRIOR_STEPS = 6, 12, 10
+WAIT_CAP_US = 300_000_000
 
 
 def quantiles(values) -> list[int]:
@@ -67,28 +71,33 @@ class Rows:
         self.loss = self.drop * 64 > s.input[self.before] // 2
         self.turn_class = np.searchsorted(TURN_EDGES, self.turns, side="left")
         self.first = s.input[self.lo]
-        sums = np.bincount(self.of, np.where(self.loss, 0, self.growth), s.count)
-        mean_growth = sums / np.maximum(np.bincount(self.of, ~self.loss, s.count), 1)
-        self.level = level_of(mean_growth, LEVELS)
-        median_wait = [
-            np.median(s.wait_us[a + 1 : b]) if b - a > 1 else 0 for a, b in zip(self.lo, self.hi, strict=True)
-        ]
-        self.wait_level = level_of(np.array(median_wait), WAIT_LEVELS)
+        self.resumed = (self.first > RESUMED).astype(int)
+        steps = np.bincount(self.of, minlength=s.count)
+        new = s.input[self.step] - s.keep[self.step] * 64
+        self.level = level_of(_shrunk_mean(self.of, np.log(np.maximum(new, 1)), ~self.loss, s.count), LEVELS)
+        wait = np.minimum(s.wait_us[self.step], WAIT_CAP_US)
+        self.wait_level = level_of(_shrunk_mean(self.of, wait, steps[self.of] > 0, s.count), WAIT_LEVELS)
+
+
+def _shrunk_mean(of, value, use, count: int) -> np.ndarray:
+    """Session means, drawn to the mean of all by PRIOR_STEPS steps, so that short sessions are not all extreme."""
+    sums, steps = np.bincount(of[use], value[use], count), np.bincount(of[use], minlength=count)
+    return (sums + PRIOR_STEPS * value[use].mean()) / (steps + PRIOR_STEPS)
 
 
 def session_tables(r: Rows) -> dict:
-    resumed = (r.first > RESUMED).astype(int)
     out = {"TURNS": quantiles(r.turns), "HEAD": quantiles(r.s.stream_head[r.s.session_stream[:-1]])}
-    out["FIRST"] = [quantiles(r.first[r.turn_class == c]) for c in range(6)]
+    out["FIRST"] = [quantiles(r.first[r.turn_class == c]) for c in range(TURN_CLASSES)]
     out["LEVEL_COUNTS"] = [
         [
-            np.bincount(r.level[(r.turn_class == c) & (resumed == k)], minlength=LEVELS).tolist()
+            np.bincount(r.level[(r.turn_class == c) & (r.resumed == k)], minlength=LEVELS).tolist()
             for k in (0, 1)
         ]
-        for c in range(6)
+        for c in range(TURN_CLASSES)
     ]
     out["WAIT_LEVEL_COUNTS"] = [
-        np.bincount(r.wait_level[r.turn_class == c], minlength=WAIT_LEVELS).tolist() for c in range(6)
+        np.bincount(r.wait_level[r.turn_class == c], minlength=WAIT_LEVELS).tolist()
+        for c in range(TURN_CLASSES)
     ]
     return out
 
@@ -97,14 +106,20 @@ def step_tables(r: Rows) -> dict:
     s, good = r.s, ~r.loss
     out_class = np.searchsorted(OUT_EDGES, s.output[r.before], side="right")
     extern = r.growth - s.output[r.before]
-    level = r.level[r.of]
-    out = {"END_PPM": [int(r.end[r.at][r.level[r.session] == g].mean() * 1e6) for g in range(LEVELS)]}
+    level, late = r.level[r.of], np.searchsorted(EARLY_EDGES, s.input[r.before], side="right")
+    out = {
+        "END_PPM": [int(r.end[r.at][r.wait_level[r.session] == g].mean() * 1e6) for g in range(WAIT_LEVELS)]
+    }
     out["OUTPUT"] = [
         [quantiles(s.output[r.at][(r.level[r.session] == g) & (r.end[r.at] == e)]) for e in (False, True)]
         for g in range(LEVELS)
     ]
     out["EXTERN"] = [
-        [quantiles(extern[good & (level == g) & (out_class == c)]) for c in range(4)] for g in range(LEVELS)
+        [
+            [quantiles(extern[good & (level == g) & (out_class == c) & (late == k)]) for c in range(4)]
+            for k in (0, 1, 2)
+        ]
+        for g in range(LEVELS)
     ]
     waits = s.wait_us[r.step] // 1000
     out["WAIT_MS"] = [
@@ -118,18 +133,31 @@ def step_tables(r: Rows) -> dict:
 
 def loss_tables(r: Rows) -> dict:
     s, loss = r.s, r.loss
-    context, turn_class = s.input[r.before], r.turn_class[r.of]
+    context, turn_class, resumed = s.input[r.before], r.turn_class[r.of], r.resumed[r.of]
     band = np.searchsorted(BANDS, context, side="right")
-    base = loss[band != 1].mean()
-    out = {"LOSS_PPM": [int(loss[turn_class == c].mean() * 1e6) for c in range(6)]}
-    out["LOSS_BAND_PERCENT"] = [int(loss[band == b].mean() / base * 100) for b in range(3)]
-    together = loss[:-1] & (r.of[1:] == r.of[:-1])
-    out["LOSS_AGAIN_PPM"] = int(loss[1:][together].mean() * 1e6)
     ratio = s.input[r.step] * 1000 // context
     shrunk = ratio < 700
-    out["LOSS_KEEP"] = [quantiles(s.keep[r.step][loss & k] * 64) for k in (~shrunk, shrunk)]
-    out["LOSS_PERMILLE"] = [quantiles(ratio[loss & k]) for k in (~shrunk, shrunk)]
-    return out
+    rate, share = np.zeros((2, len(BANDS) + 1)), np.zeros((2, len(BANDS) + 1))
+    for k in (0, 1):
+        for b in range(len(BANDS) + 1):
+            here = (resumed == k) & (band == b)
+            rate[k, b] = loss[here].mean()
+            share[k, b] = (loss & shrunk)[here].sum() / max(1, loss[here].sum())
+    expected = np.bincount(turn_class, rate[resumed, band], TURN_CLASSES)
+    together = loss[:-1] & (r.of[1:] == r.of[:-1])
+    return {
+        "LOSS_PPM": (rate * 1e6).astype(int).tolist(),
+        "LOSS_SHRINK_PPM": (share * 1e6).astype(int).tolist(),
+        "LOSS_TURNS_PERCENT": (np.bincount(turn_class, loss, TURN_CLASSES) / expected * 100)
+        .astype(int)
+        .tolist(),
+        "LOSS_AGAIN_PPM": int(loss[1:][together].mean() * 1e6),
+        "LOSS_KEEP": [quantiles(s.keep[r.step][loss & k] * 64) for k in (~shrunk, shrunk)],
+        "LOSS_PERMILLE": [
+            [quantiles(ratio[loss & k & ((context >= LOSS_EDGE) == long)]) for long in (False, True)]
+            for k in (~shrunk, shrunk)
+        ],
+    }
 
 
 def agent_tables(r: Rows) -> dict:
@@ -160,7 +188,8 @@ HEADER = '''"""Integer quantile tables of real agentic sessions, for the generat
 Figures counted from {sessions} Claude Code sessions ({rows} root requests) of callanjfox/kv-cache-tester (commit 94f6046,
 Apache-2.0); the trace itself is not part of this file. A row of {points} numbers holds the values at the shares GRID / 65536.
 First axes: turn class (TURN_EDGES), growth level, wait level; second axes: fresh or resumed, after a tool or after an end
-of turn, class of the last output (OUT_EDGES), rewrite or compaction.
+of turn, context (EARLY_EDGES) and class of the last output (OUT_EDGES); losses: fresh or resumed x context (BANDS), rewrite or
+compaction, context (LOSS_EDGE).
 """
 
 # fmt: off
@@ -174,6 +203,8 @@ def main(path: str) -> None:
         "TURN_EDGES": TURN_EDGES,
         "RESUMED": RESUMED,
         "OUT_EDGES": OUT_EDGES,
+        "EARLY_EDGES": EARLY_EDGES,
+        "LOSS_EDGE": LOSS_EDGE,
         "BANDS": BANDS,
     }
     for part in (session_tables, step_tables, loss_tables, agent_tables):

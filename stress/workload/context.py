@@ -20,10 +20,11 @@ from stress.words import below, chance
 
 BLOCK_TOKENS = 64
 _POSITION_BITS, _STREAM_BITS = 24, 44
-_RETURN_PPM, _REWRITE_PPM = 50_000, 730_000  # of losses: 5 % return, 68 % rewrite, 27 % compaction
+_RETURN_PPM = 160_000  # of losses after an earlier loss that do not shrink: 5 % of all
 _KEEP = np.array(tables.LOSS_KEEP, dtype=np.int64)
 _PERMILLE = np.array(tables.LOSS_PERMILLE, dtype=np.int64)
-_BAND = np.array(tables.LOSS_BAND_PERCENT, dtype=np.int64)
+_LOSS = np.array(tables.LOSS_PPM, dtype=np.int64)
+_SHRINK = np.array(tables.LOSS_SHRINK_PPM, dtype=np.int64)
 
 
 @dataclass
@@ -50,80 +51,101 @@ class Walk:
     stream_runs: np.ndarray | None = None  # int64[streams], runs of each stream
 
 
-class _State:
-    """Of the streams that still run: prompt before, output before, the point that a return goes back to."""
+@dataclass
+class Losses:
+    """What the chance of a loss depends on besides the context: int64[streams] each."""
 
-    def __init__(self, streams: int):
-        self.older = np.full(streams, -1, dtype=np.int64)  # turn before the last loss
+    resumed: np.ndarray  # 1: the session began with a long context
+    percent: np.ndarray  # of the chance at that context
+
+
+def walk(profile, turns, first, extern, output, losses: Losses, draw) -> Walk:
+    """Prompts of all rows of streams with ``turns`` rows each.
+
+    ``extern`` is int64[rows] for each band of EARLY_EDGES, tokens from outside; ``draw(name)`` gives uint64[rows].
+    """
+    path = _Path(profile, turns, [part // profile.context_divisor for part in extern], output, losses, draw)
+    path.prompt[path.first_row] = np.clip(
+        first // profile.context_divisor, profile.prompt_min, profile.prompt_max
+    )
+    by_length = np.argsort(-turns, kind="stable")
+    for turn in range(1, int(turns.max(initial=0))):
+        path.step(turn, by_length[: int(np.searchsorted(-turns[by_length], -turn, side="left"))])
+    return _runs(turns, path.first_row, path.prompt, path.keep, path.breaks, path.back)
+
+
+class _Path:
+    """The prompts of all streams, one turn of every live stream at a time."""
+
+    def __init__(self, profile, turns, extern, output, losses: Losses, draw):
+        self.profile, self.extern, self.output, self.losses = profile, extern, output, losses
+        rows, streams = int(turns.sum()), len(turns)
+        self.first_row = np.cumsum(turns) - turns
+        dropped = chance(draw("drop"), tables.DROP_PPM)
+        self.drop = np.where(dropped, quantile(np.array(tables.DROP), draw("drop/size")), 0)
+        self.lose, self.kind = below(draw("loss"), 1_000_000), below(draw("loss/kind"), 1_000_000)
+        self.keep_word, self.size_word = draw("loss/keep"), draw("loss/size")
+        self.back_word = below(draw("loss/return"), 1_000_000)
+        self.prompt, self.keep = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        self.breaks, self.back = np.zeros(rows, dtype=bool), np.full(rows, -1, dtype=np.int64)
+        self.older = np.full(
+            streams, -1, dtype=np.int64
+        )  # turn before the last loss, what a return goes back to
         self.older_blocks = np.zeros(streams, dtype=np.int64)
         self.older_keep = np.zeros(streams, dtype=np.int64)  # blocks of it that the present chain still holds
         self.lost = np.zeros(streams, dtype=bool)
 
-
-def walk(profile, turns, first, extern, output, loss_ppm, draw) -> Walk:
-    """Prompts of all rows of streams with ``turns`` rows each; ``draw(name)`` gives uint64[rows]."""
-    first_row = np.cumsum(turns) - turns
-    rows = int(turns.sum())
-    extern = extern // profile.context_divisor
-    drop = np.where(
-        chance(draw("drop"), tables.DROP_PPM), quantile(np.array(tables.DROP), draw("drop/size")), 0
-    )
-    lose, kind = below(draw("loss"), 1_000_000), below(draw("loss/kind"), 1_000_000)
-    keep_word, size_word = draw("loss/keep"), draw("loss/size")
-    prompt, keep = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    breaks, back = np.zeros(rows, dtype=bool), np.full(rows, -1, dtype=np.int64)
-    prompt[first_row] = np.clip(first // profile.context_divisor, profile.prompt_min, profile.prompt_max)
-    state, by_length = _State(len(turns)), np.argsort(-turns, kind="stable")
-    for turn in range(1, int(turns.max(initial=0))):
-        live = by_length[: int(np.searchsorted(-turns[by_length], -turn, side="left"))]
-        row = first_row[live] + turn
-        held = prompt[row - 1]
-        band = np.searchsorted(tables.BANDS, held * profile.context_divisor, side="right")
-        rate = np.where(
-            state.lost[live],
-            np.minimum(loss_ppm[row] * 9, tables.LOSS_AGAIN_PPM),
-            loss_ppm[row] * _BAND[band] // 100,
+    def step(self, turn: int, live: np.ndarray) -> None:
+        """Turn ``turn`` of the streams ``live``."""
+        profile, row = self.profile, self.first_row[live] + turn
+        held = self.prompt[row - 1]
+        context = held * profile.context_divisor
+        extern = np.choose(
+            np.searchsorted(tables.EARLY_EDGES, context, side="right"), [part[row] for part in self.extern]
         )
-        grown = np.maximum(held + output[row - 1] + extern[row], 1)
-        kept = np.minimum(
-            held // BLOCK_TOKENS - np.minimum(drop[row], held // (2 * BLOCK_TOKENS)), grown // BLOCK_TOKENS
-        )
+        grown = np.maximum(held + self.output[row - 1] + extern, profile.prompt_min)
+        blocks = held // BLOCK_TOKENS
+        kept = np.minimum(blocks - np.minimum(self.drop[row], blocks // 2), grown // BLOCK_TOKENS)
         full = grown > profile.prompt_max
-        lost = (lose[row] < rate) | full
-        size = np.maximum(grown, kept * BLOCK_TOKENS + 1)
-        returns = lost & ~full & (kind[row] < _RETURN_PPM) & (state.older[live] >= 0)
+        lost, shrinks = self._losses(row, live, context, full)
+        returns = lost & ~shrinks & (self.back_word[row] < _RETURN_PPM) & (self.older[live] >= 0)
         resets = lost & ~returns
-        if resets.any():
-            some = np.flatnonzero(resets)
-            shrinks = (full[some] | (kind[row[some]] >= _REWRITE_PPM)).astype(np.int64)
-            kept[some], size[some] = _reset(
-                profile, held[some], shrinks, keep_word[row[some]], size_word[row[some]]
+        size = np.maximum(grown, kept * BLOCK_TOKENS + 1)
+        some = np.flatnonzero(resets)
+        if len(some):
+            kept[some], size[some] = self._reset(
+                row[some], held[some], context[some], shrinks[some].astype(np.int64)
             )
-        for at in np.flatnonzero(returns).tolist():
-            one = live[at]
-            back[row[at]] = first_row[one] + state.older[one]
-            kept[at] = state.older_keep[one]
-            size[at] = min(
-                profile.prompt_max,
-                state.older_blocks[one] * BLOCK_TOKENS + 1 + max(0, int(grown[at] - held[at])),
-            )
-        breaks[row] = lost | (kept < held // BLOCK_TOKENS)
-        state.older_keep[live] = np.where(resets, kept, np.minimum(state.older_keep[live], kept))
-        state.older[live] = np.where(resets, turn - 1, np.where(returns, -1, state.older[live]))
-        state.older_blocks[live] = np.where(resets, held // BLOCK_TOKENS, state.older_blocks[live])
-        state.lost[live] = lost
-        prompt[row], keep[row] = size, kept
-    return _runs(turns, first_row, prompt, keep, breaks, back)
+        some = np.flatnonzero(returns)
+        if len(some):
+            one = live[some]
+            self.back[row[some]] = self.first_row[one] + self.older[one]
+            kept[some] = self.older_keep[one]
+            more = self.older_blocks[one] * BLOCK_TOKENS + 1 + np.maximum(grown[some] - held[some], 0)
+            size[some] = np.minimum(more, profile.prompt_max)
+        self.breaks[row] = lost | (kept < blocks)
+        self.older_keep[live] = np.where(resets, kept, np.minimum(self.older_keep[live], kept))
+        self.older[live] = np.where(resets, turn - 1, np.where(returns, -1, self.older[live]))
+        self.older_blocks[live] = np.where(resets, blocks, self.older_blocks[live])
+        self.lost[live] = lost
+        self.prompt[row], self.keep[row] = size, kept
 
+    def _losses(self, row, live, context, full) -> tuple[np.ndarray, np.ndarray]:
+        """(loses its prefix, and becomes much shorter by it); a full context does both."""
+        resumed, band = self.losses.resumed[live], np.searchsorted(tables.BANDS, context, side="right")
+        rate = np.where(self.lost[live], tables.LOSS_AGAIN_PPM, _LOSS[resumed, band])
+        lost = (self.lose[row] < rate * self.losses.percent[live] // 100) | full
+        return lost, full | (self.kind[row] < _SHRINK[resumed, band])
 
-def _reset(profile, held, shrinks, keep_word, size_word) -> tuple[np.ndarray, np.ndarray]:
-    """(blocks kept, prompt) after a rewrite (shrinks = 0) or a compaction (1) of prompts of ``held`` tokens."""
-    kept = (
-        np.minimum(quantile(_KEEP, keep_word, shrinks) // profile.context_divisor, held // 2) // BLOCK_TOKENS
-    )
-    size = held * quantile(_PERMILLE, size_word, shrinks) // 1000
-    low = np.maximum(profile.prompt_min, (kept + 1) * BLOCK_TOKENS)
-    return kept, np.clip(size, low, max(profile.prompt_max, 1))
+    def _reset(self, row, held, context, shrinks) -> tuple[np.ndarray, np.ndarray]:
+        """(blocks kept, prompt) after a rewrite (shrinks = 0) or a compaction (1) of prompts of ``held`` tokens."""
+        profile = self.profile
+        kept = quantile(_KEEP, self.keep_word[row], shrinks) // profile.context_divisor
+        kept = np.minimum(kept, held // 2) // BLOCK_TOKENS
+        long = (context >= tables.LOSS_EDGE).astype(np.int64)
+        size = held * quantile(_PERMILLE, self.size_word[row], shrinks, long) // 1000
+        low = np.maximum(profile.prompt_min, (kept + 1) * BLOCK_TOKENS)
+        return kept, np.clip(size, low, profile.prompt_max)
 
 
 def _runs(turns, first_row, prompt, keep, breaks, back) -> Walk:

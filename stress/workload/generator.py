@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stress.workload import tables
-from stress.workload.context import BLOCK_TOKENS, Walk, walk
+from stress.workload.context import BLOCK_TOKENS, Losses, Walk, walk
 from stress.workload.draw import quantile, sticky, weighted
 from stress.workload.errors import WorkloadError
 from stress.workload.sessions import Sessions
@@ -70,6 +70,11 @@ def generate_sessions(profile: Profile, seed: int, count: int) -> Sessions:
     return _assemble(roots, agents, fan, count)
 
 
+def _whole_seconds_us(milliseconds: np.ndarray) -> np.ndarray:
+    """The trace records waits in whole seconds, so drawn ones are."""
+    return (milliseconds + 500) // 1000 * 1_000_000
+
+
 def _base(seed: int, name: str) -> np.uint64:
     return split(seed, f"generator/{name}")
 
@@ -101,16 +106,17 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
     growth_word = tied("growth")
     follows = chance(row_draw("output/follows"), _OUTPUT_FOLLOWS_GROWTH_PPM)
     output_word = np.where(follows, growth_word, tied("output"))
-    ended = chance(row_draw("end"), _table("END_PPM")[level[of]])
+    ended = chance(row_draw("end"), _table("END_PPM")[wait_level[of]])
     output = quantile(_table("OUTPUT"), output_word, level[of], ended.astype(np.int64))
     output = np.maximum(output // profile.output_divisor, 1)
     before = np.concatenate(([0], output[:-1])) * profile.output_divisor
     out_class = np.searchsorted(tables.OUT_EDGES, before, side="right")
-    extern = quantile(_table("EXTERN"), growth_word, level[of], out_class)
+    extern = [quantile(_table("EXTERN"), growth_word, level[of], late, out_class) for late in (0, 1, 2)]
     after_end = np.concatenate(([False], ended[:-1])).astype(np.int64)
-    wait_us = quantile(_table("WAIT_MS"), tied("wait"), wait_level[of], after_end) * 1000
-    loss_ppm = np.where(turn > 0, _table("LOSS_PPM")[kind[of]], 0)
-    path = walk(profile, turns, first, extern, output, loss_ppm, row_draw)
+    wait_ms = quantile(_table("WAIT_MS"), tied("wait"), wait_level[of], after_end)
+    wait_us = _whole_seconds_us(wait_ms)
+    percent = _table("LOSS_TURNS_PERCENT")[kind]
+    path = walk(profile, turns, first, extern, output, Losses(resumed, percent), row_draw)
     return _Streams(
         session, head // profile.context_divisor, turns, output, np.where(turn > 0, wait_us, 0), path
     )
@@ -146,8 +152,8 @@ def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.
 
     output = np.maximum(quantile(_table("AGENT_OUTPUT"), row_draw("output")) // profile.output_divisor, 1)
     extern = quantile(_table("AGENT_EXTERN"), row_draw("growth"))
-    wait_us = quantile(_table("AGENT_WAIT_MS"), row_draw("wait")) * 1000
-    path = walk(profile, turns, first, extern, output, np.zeros(len(of), dtype=np.int64), row_draw)
+    wait_us = _whole_seconds_us(quantile(_table("AGENT_WAIT_MS"), row_draw("wait")))
+    path = walk(profile, turns, first, [extern] * 3, output, Losses(0 * turns, 0 * turns), row_draw)
     return _Streams(owner, head // profile.context_divisor, turns, output, wait_us, path), np.array(
         release, dtype=np.int64
     )
