@@ -108,6 +108,14 @@ def test_protected_pages_are_recovered_too() -> None:
     assert (done.recovered, done.duplicates, done.adopted) == ([(1, 2)], [], [])
 
 
+def test_protected_pages_are_never_duplicates() -> None:
+    """The caller does not own them, so it must not be told to free them, whatever its row says."""
+    cache = PrefixCache(1, False)
+    put(cache, [1, 2], [11, 12])
+    done = put(cache, [1, 2], [51, 52], protected=1)
+    assert done.duplicates == [(1, 2)] and done.pages.tolist() == [11, 12]
+
+
 def test_an_unlock_leaves_alone_what_was_revived_after_its_lock() -> None:
     """sgl-project/sglang#24972: `a` found a tombstone and locked no SWA; `b` locked it once it was live."""
     cache = PrefixCache(2, False)
