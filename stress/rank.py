@@ -1,17 +1,16 @@
 """One rank: the plan's share x serving loop x engine x checks, as a generator that yields exchanges.
 
-No Ray, no torch.distributed and no files here: whoever drives the generator passes the payloads on, and `emit` gets
-each line of evidence the moment it exists. A target's assertion or exception ends the rank's work, not the
-generator: it goes on yielding empty exchanges until every rank is done, so that all ranks of an arm yield equally
-often. The first byte of a payload says whether the rank is done; the rest is what other replicas of the store learn.
+No Ray, no torch.distributed and no files here: whoever drives the generator passes the payloads on and writes the
+first and last line of the rank's file; `emit` gets each line of evidence the moment it exists. A target's assertion
+or exception ends the rank's work, not the generator: it goes on yielding until every rank is done, so that all ranks
+of an arm yield equally often. A payload's first byte says whether the rank is done, the rest is news of the store.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
@@ -21,19 +20,18 @@ from stress.engine.targets import build_engine
 from stress.operation import Operation
 from stress.operator import Operator
 from stress.probe import Probe
+from stress.recorder import Recorder
 from stress.result import (
     AssertLine,
+    Emit,
     ErrorLine,
     Finding,
     FindingLine,
     Heartbeat,
     MarkLine,
     RankError,
-    RankLine,
     RankResult,
     RankSpec,
-    ResultLine,
-    Started,
 )
 from stress.serving.acceptance import Acceptance
 from stress.serving.loop import ServingLoop
@@ -43,16 +41,12 @@ from stress.serving.timing import timing_of
 from stress.workload.plan import Plan, build_plan
 
 BUSY, DONE = b"\0", b"\1"
-RING_OPERATIONS = 20_000
-
-Emit = Callable[[RankLine], None]
 
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
     """Runs one rank of one arm; see the module. Yields payloads, is sent all ranks' payloads in rank order."""
     config = Config.from_dict(spec.config)
     arm = config.arms.named[spec.arm.partition("~")[0]]
-    emit(Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=arm.target))
     plan = build_plan(
         config.workload, config.serving, seed=spec.seed, page_size=config.pool.page_size, ranks=spec.ranks
     )
@@ -66,7 +60,7 @@ class Rank:
 
     def __init__(self, spec: RankSpec, config: Config, plan: Plan, engine: Engine, emit: Emit) -> None:
         self.spec, self.config, self.plan, self.engine, self.emit = spec, config, plan, engine, emit
-        self.operations: deque[Operation] = deque(maxlen=RING_OPERATIONS)
+        self.recorder = Recorder(config.record.operations, emit)
         self.coverage = Coverage(on_first=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
         self.ledger.listen(self.coverage.observe)
@@ -103,9 +97,8 @@ class Rank:
                 break
             others = (payload[1:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
             self.engine.learn([news for news in others if news])
-        result = self._result()
-        self.emit(ResultLine(result=result))
-        return result
+        self.recorder.flush()
+        return self._result()
 
     def _work_until(self, boundary_us: int) -> bool:
         """True when the rank has nothing more to do: it has drained, or its target failed."""
@@ -118,6 +111,7 @@ class Rank:
         except AssertionError:
             self.status = "asserted"
             self.emit(AssertLine(assertion=self.operator.first_assert))
+            self.recorder.flush()
         except Exception as error:
             self.status = "errored"
             self._error(type(error).__name__, str(error), traceback.format_exc())
@@ -135,10 +129,11 @@ class Rank:
     def _record(self, operation: Operation) -> None:
         if self.stopped:
             raise StopOnFinding
-        self.operations.append(operation)
+        self.recorder.record(operation)
 
     def _found(self, finding: Finding) -> None:
         self.emit(FindingLine(finding=finding))
+        self.recorder.flush()
         if self.config.check.on_finding == "stop":
             self.stopped = True
 
@@ -160,6 +155,7 @@ class Rank:
         if self.first_error is None:
             self.first_error = error
             self.emit(ErrorLine(error=error))
+            self.recorder.flush()
 
     def _heartbeat(self) -> None:
         counts = self.state.counts

@@ -8,9 +8,12 @@ microseconds here and in seconds (`virtual_s`) only where `verdict.json` is writ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
+
+from stress.operation import Operation
 
 Status = Literal["finished", "asserted", "errored", "lost", "stopped"]
 
@@ -140,4 +143,11 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag="result", tag_fi
     result: RankResult
 
 
+class OperationBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations to be recorded, oldest first; they go into the rank's operation file, not into its rank file."""
+
+    operations: list[Operation]
+
+
 RankLine = Started | Heartbeat | FindingLine | AssertLine | ErrorLine | MarkLine | ResultLine
+Emit = Callable[[RankLine | OperationBlock], None]
