@@ -4,7 +4,7 @@ The actors are placed together or not at all, numbered by GPU, and exchange over
 not know. A rank returns its failure as data; an actor that dies is seen within milliseconds by `ray.wait`
 and costs only its own result. Nothing is ever retried: a rank that Ray started again would have forgotten
 what it found. The cluster outlives the arms of a run; `close` ends it if it is this run's own. An own cluster
-also dies with this process, also by SIGKILL: Ray ties its daemons to it, and the workers to these.
+also ends when this process is killed: Ray ties its daemons to it, and a reaper ends what these leave.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from stress.launch import placement, ray_cluster
+from stress.launch import placement
 from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
 from stress.launch.placement import Place
+from stress.launch.ray_cluster import Cluster
 from stress.result import RankSpec
 
 EXIT_WAIT_S = 10.0
@@ -103,7 +104,7 @@ class RayLauncher:
         self._address = address
         self._exchange_timeout_s = exchange_timeout_s
         self._placement_timeout_s = placement_timeout_s
-        self._entered = False  # a cluster that this process had entered before is left alone
+        self._cluster: Cluster | None = None  # None too where the process was in a cluster before
         self._group: PlacementGroup | None = None
         self._actors: list[ray.actor.ActorHandle] = []
         self._places: dict[int, Place] = {}
@@ -112,8 +113,7 @@ class RayLauncher:
     def start(self, specs: list[RankSpec], entry: str) -> None:
         self.stop()
         if not ray.is_initialized():
-            ray_cluster.enter(ray, self._address)
-            self._entered = True
+            self._cluster = Cluster(ray, self._address)
         try:
             self._place(len(specs))
             self._run(specs, entry)
@@ -145,9 +145,9 @@ class RayLauncher:
 
     def close(self) -> None:
         self.stop()
-        if self._entered:
-            ray.shutdown()
-            self._entered = False
+        if self._cluster is not None:
+            self._cluster.leave()
+            self._cluster = None
 
     def pids(self) -> dict[int, int]:
         return {rank: place.pid for rank, place in self._places.items()}
@@ -222,4 +222,5 @@ class RayLauncher:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
+    """The error's first statement; Ray goes on with a paragraph of common causes."""
+    return " ".join(str(error).split()).partition(" Some common causes")[0][:400]

@@ -1,6 +1,6 @@
 """Which Ray cluster a run uses, and how it is entered and left. Imports no ray: the module is handed in.
 
-A plain run starts a cluster of its own on loopback and ends it; it never joins one that happens to be there.
+A plain run starts a cluster of its own and ends it to the last process; it never joins one that happens to be there.
 A driver that Ray's job runtime started joins the job's cluster, as does one that is told an address by option
 or by RAY_ADDRESS. In an own cluster the workers inherit this process's environment, so they need no runtime
 environment, which would keep them from being started ahead; in a joined one they get one for the whole job.
@@ -20,9 +20,11 @@ from types import ModuleType
 
 from stress.launch.contract import LaunchError
 from stress.launch.placement import rocm_visibility
+from stress.launch.reaper import MARK, Reaper
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the job runtime sets it, and RAY_ADDRESS, for a job's driver
 OBJECT_STORE_BYTES = 128 << 20  # specs and results are kilobytes; the default takes a third of memory
+QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -62,32 +64,60 @@ def job_environment(environment: Mapping[str, str], path: str) -> dict[str, str]
     return {name: value for name, value in wanted.items() if name not in job.get("env_vars", {})}
 
 
-def enter(ray: ModuleType, option: str | None) -> None:
-    """Connects this process to its cluster: starts an own one, or joins.
+class Cluster:
+    """The cluster that this process is in, from `enter` to `leave`."""
 
-    Raises LaunchError when there is no cluster at the address, or none can be started.
+    def __init__(self, ray: ModuleType, option: str | None) -> None:
+        """Starts an own cluster, or joins. Raises LaunchError when there is none, or none can be started."""
+        self._ray = ray
+        self._reaper: Reaper | None = None
+        address = cluster_address(option, os.environ)
+        try:
+            if address == "local":
+                self._start_own()
+            else:
+                worker = job_environment(os.environ, import_path(sys.path))
+                ray.init(address=address, runtime_env={"env_vars": worker}, **QUIET)
+        except BaseException as error:
+            self.leave()
+            if not isinstance(error, ConnectionError | RuntimeError | ValueError | OSError):
+                raise
+            reason = " ".join(str(error).split())[:300]
+            cure = "free some memory and disk" if address == "local" else "start it, or unset RAY_ADDRESS"
+            raise LaunchError(f"ray launcher: no cluster at '{address}': {reason}; {cure}") from error
+        _silence(ray)
+
+    def leave(self) -> None:
+        """Disconnects, and ends an own cluster to its last process. Idempotent."""
+        self._ray.shutdown()
+        if self._reaper is not None:
+            self._reaper.close()
+
+    def _start_own(self) -> None:
+        self._reaper = Reaper()
+        own = {
+            **WORKER_ENVIRONMENT,
+            **rocm_visibility(os.environ),
+            "PYTHONPATH": import_path(sys.path),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            MARK: self._reaper.mark,
+        }
+        with _environment(own):
+            self._ray.init(
+                address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **QUIET
+            )
+
+
+def _silence(ray: ModuleType) -> None:
+    """Keeps Ray's news of dead workers off standard output, where a report in JSON may go.
+
+    They are printed by the driver whatever `log_to_driver` says, and there is no public switch. The launcher
+    reports every death itself.
     """
-    address = cluster_address(option, os.environ)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
-        if address == "local":
-            own = {**WORKER_ENVIRONMENT, **rocm_visibility(os.environ), "PYTHONPATH": import_path(sys.path)}
-            own |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-            with _environment(own):
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    object_store_memory=OBJECT_STORE_BYTES,
-                    _node_ip_address="127.0.0.1",
-                    **quiet,
-                )
-        else:
-            worker = job_environment(os.environ, import_path(sys.path))
-            ray.init(address=address, runtime_env={"env_vars": worker}, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())[:300]
-        cure = "free some memory and disk" if address == "local" else "start it, or leave RAY_ADDRESS unset"
-        raise LaunchError(f"ray launcher: no cluster at '{address}': {reason}; {cure}") from error
+    worker = getattr(ray._private, "worker", None)
+    if hasattr(worker, "_worker_logs_enabled"):
+        worker._worker_logs_enabled = False
 
 
 @contextlib.contextmanager

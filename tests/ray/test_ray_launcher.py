@@ -1,0 +1,121 @@
+"""One Ray cluster, three arms: results, a killed actor, and a driver (a process of its own) killed -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stress.launch.inline import InlineLauncher
+from stress.record import RankTail, rank_path
+
+pytestmark = pytest.mark.ray
+
+HERE = Path(__file__).parent
+LIMIT_S = 240  # a busy machine needs a minute to start a cluster
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def driver(run_dir: Path):
+    """The driver, once it has printed its three lines; killed at the end in any case."""
+    with (
+        (run_dir / "stderr").open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, str(HERE / "ray_driver.py"), str(run_dir)],
+            cwd=HERE.parents[1],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        limit = threading.Timer(LIMIT_S, process.kill)
+        limit.start()
+        try:
+            lines = [process.stdout.readline() for _ in range(3)]
+            assert all(lines), (run_dir / "stderr").read_text()
+            process.lines = [json.loads(line) for line in lines]
+            yield process
+        finally:
+            limit.cancel()
+            process.kill()
+
+
+def inline_results(config) -> list:
+    from launch_ranks import rank_specs
+
+    launcher = InlineLauncher()
+    launcher.start(rank_specs(config), "launch_ranks:echo_rank")
+    ended = {}
+    while len(ended) < config.layout.tp_size:
+        ended |= {outcome.rank: outcome for outcome in launcher.poll(1.0)}
+    return [ended[rank].result for rank in sorted(ended)]
+
+
+def test_actors_hear_what_inline_ranks_hear(driver, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HERE.parent / "multi"))
+    from launch_ranks import launch_config
+
+    whole = driver.lines[0]
+    expected = inline_results(launch_config(2, rounds=9, bytes=3000))
+    assert whole["results"] == [["finished", result.digest, False] for result in expected]
+    assert whole["alive"] == []
+    for rank in range(2):
+        tail = RankTail(rank_path(run_dir, "whole", rank)).read()
+        assert tail.started.pid == whole["pids"][str(rank)]
+        assert tail.heartbeats == 9
+
+
+def test_a_killed_actor_costs_only_its_own_result(driver, run_dir: Path) -> None:
+    killed = driver.lines[1]
+    assert killed["results"][0][0] == "finished"
+    assert killed["results"][0][2] is True
+    assert killed["results"][1] is None
+    assert killed["lost"][1].startswith("its actor died")
+    tail = RankTail(rank_path(run_dir, "killed", 1)).read()
+    assert (tail.heartbeats, [finding.rule for finding in tail.findings]) == (2, ["I1"])
+    assert tail.started.pid not in driver.lines[0]["pids"].values()
+
+
+def test_nothing_outlives_a_killed_driver(driver) -> None:
+    before = session(driver.pid)
+    assert set(driver.lines[2]["pids"].values()) < set(before)
+    assert len(before) > 5  # the cluster's daemons and agents too
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait(30)
+    deadline_s = time.monotonic() + 30
+    while (left := [pid for pid in before if is_alive(pid)]) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert [Path(f"/proc/{pid}/cmdline").read_text() for pid in left] == []
+
+
+def session(leader: int) -> list[int]:
+    """All live processes of the session that `leader` leads."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getsid(int(entry.name)) == leader and is_alive(int(entry.name)):
+                found.append(int(entry.name))
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
