@@ -61,7 +61,7 @@ class Rank:
     def __init__(self, spec: RankSpec, config: Config, plan: Plan, engine: Engine, emit: Emit) -> None:
         self.spec, self.config, self.plan, self.engine, self.emit = spec, config, plan, engine, emit
         self.recorder = Recorder(config.record.operations, emit)
-        self.coverage = Coverage(on_first=self._mark_reached)
+        self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
         self.ledger.listen(self.coverage.observe)
         self.probe = Probe(engine, self.ledger) if config.check.level else None
@@ -160,7 +160,7 @@ class Rank:
     def _heartbeat(self) -> None:
         counts = self.state.counts
         for mark, count in {**self.engine.marks(), **self.state.marks}.items():
-            self.coverage.set(mark, count, self.operator.number)
+            self.coverage.add(mark, self.operator.number, count - self.coverage.reached.get(mark, 0))
         self.emit(
             Heartbeat(
                 virtual_us=self.state.now_us,
@@ -206,7 +206,7 @@ class Rank:
             first_finding=ledger.first,
             findings=dict(ledger.findings),
             kept=list(ledger.kept),
-            marks=self.coverage.counts(),
+            marks=dict(self.coverage.reached),
             rules_watched=ledger.rules_watched if self.probe else [],
             checker_crashed=ledger.crashed,
             rows_skipped=self.plan.rows_skipped,
