@@ -38,28 +38,36 @@ class History:
         if event.kind in _KEPT:
             self._journal.append(event)
 
-    def lines(self, pool: str, page: int, also_pool: str | None = None, also_page: int = -1) -> list[str]:
-        """Up to HISTORY_LINES lines about a page; with the returns of a second one (the null page) mixed in."""
-        edges = {edge.shape.target: edge.shape.source for edge in self._shadow.edges}
+    def reader_of(self, pool: str, page: int) -> tuple[str, int] | None:
+        """For padding: the first source page (pool, page) whose entry was read as it; None: not padding, or none."""
+        edge = self._shadow.edge_into.get(pool)
+        if edge is None or page != edge.target.null:
+            return None
+        for event in self._journal:
+            if event.pool == pool and event.kind is EventKind.INTENT and event.peers is not None:
+                at = np.flatnonzero(event.peers == edge.no_peer)
+                if len(at):
+                    return edge.shape.source, int(event.pages[at[0]])
+        return None
+
+    def lines(self, pool: str, page: int, also_pool: str = "", also_page: int = -1) -> list[str]:
+        """Up to HISTORY_LINES lines about a page, with what happened since to a second one (the null page)."""
+        sources = {edge.shape.target: edge.shape.source for edge in self._shadow.edges}
         found: list[str] = []
         for event in self._journal:
-            line = self._line(event, pool, page, edges)
-            if line is None and event.pool == also_pool and event.kind is EventKind.RETURN and found:
-                if (event.pages == also_page).any():
-                    line = f"{event.cause.operation} returned {also_pool} page {also_page} ({blame(event.cause)})"
+            line = self._line(event, pool, page, sources)
+            if line is None and found and event.pool == also_pool and event.peers is None:
+                line = self._line(event, also_pool, also_page, sources)
             if line is not None:
                 found.append(line)
         if not found:
             return self._last_lend(pool, page)
         if len(found) <= HISTORY_LINES:
             return found
-        return [
-            found[0],
-            f"... {len(found) - HISTORY_LINES + 1} lines left out ...",
-            *found[2 - HISTORY_LINES :],
-        ]
+        left_out = len(found) - HISTORY_LINES + 1
+        return [found[0], f"... {left_out} lines left out ...", *found[2 - HISTORY_LINES :]]
 
-    def _line(self, event: Event, pool: str, page: int, edges: dict[str, str]) -> str | None:
+    def _line(self, event: Event, pool: str, page: int, sources: dict[str, str]) -> str | None:
         cause = event.cause
         if event.peers is None:
             if event.pool != pool or not (event.pages == page).any():
@@ -71,7 +79,7 @@ class History:
             if event.kind is EventKind.RETURN:
                 return f"{cause.operation} returned {pool} page {page} ({blame(cause)})"
             return f"{cause.operation} {event.method} asked {pool} page {page} back ({blame(cause)})"
-        source = edges[event.pool]
+        source = sources[event.pool]
         if source == pool:
             at = np.flatnonzero(event.pages == page)
         elif event.pool == pool:

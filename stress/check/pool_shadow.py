@@ -48,7 +48,9 @@ class PoolShadow:
         self.orphan = np.zeros(size, dtype=bool)  # on loan, held by nobody, and reported
         self.tables = np.zeros(size, dtype=np.int32)  # how many request tables name the page
         self.extra = np.zeros(size, dtype=np.int32)
-        self.lent = self.asked_pages = self.orphans = self.surplus = 0
+        self.lent = self.asked_pages = self.orphans = 0
+        self.surplus = self.surplus_outside = 0  # free-list entries too many; those of them outside the pool
+        self.tables_named = False  # whether any table has named a page of this pool
         self.group_open = False
         self.intents: list[Intent] = []
         self.returned: list[np.ndarray] = []
@@ -89,6 +91,7 @@ class PoolShadow:
         self.lent_by[valid] = cause_index
         if len(self.outside):
             self._free_list_differs(self.outside, -1)
+            self.surplus_outside -= len(self.outside)
             if self.null is not None and (self.outside == self.null).any():
                 self.on_loan[self.null] = True
                 self.owner[self.null] = rid
@@ -116,6 +119,7 @@ class PoolShadow:
             self.orphan[valid] = False
         if len(self.outside):
             self._free_list_differs(self.outside, +1)
+            self.surplus_outside += len(self.outside)
         self.returned.append(self.valid)
 
     def ask(self, pages: np.ndarray) -> None:
@@ -123,7 +127,7 @@ class PoolShadow:
         pages = pages[self.on_loan[pages] & ~self.asked[pages]]
         self.asked[pages] = True
         # A page named twice is one page.
-        self.asked_pages += len(pages) if len(pages) < 2 else int(len(np.unique(pages)))
+        self.asked_pages += len(pages) if len(pages) < 2 else len(np.unique(pages))
 
     def close(self) -> None:
         """A free or a group is over. What was asked back and did not come is written off (I7 has reported it)."""
@@ -140,6 +144,23 @@ class PoolShadow:
         pages = pages[~self.orphan[pages]]
         self.orphan[pages] = True
         self.orphans += len(pages)
+
+    def too_often_free(self) -> np.ndarray:
+        """By page: how often the free list of `look` has it more than it should, less what is known. O(pool)."""
+        seen = np.bincount(self.valid, minlength=len(self.extra))
+        lendable = slice(self.first, self.end)
+        seen[lendable] -= ~self.on_loan[lendable]
+        seen[lendable] -= self.extra[lendable]
+        return seen
+
+    def trust_free_list(self) -> None:
+        """The free list of `look` was judged: from now on only what differs from it is new."""
+        extra = self.too_often_free()
+        self.extra[self.first : self.end] += extra[self.first : self.end].astype(np.int32)
+        self.surplus_outside = len(self.outside)
+        if self.null is not None:
+            self.extra[self.null] = np.count_nonzero(self.outside == self.null)
+        self.surplus = int(self.extra[self.first : self.end].sum()) + self.surplus_outside
 
     def _free_list_differs(self, pages: np.ndarray, by: int) -> None:
         self.surplus += by * len(pages)
@@ -187,5 +208,6 @@ class EdgeShadow:
         if taken.any():
             for source, target in zip(sources[taken].tolist(), peers[taken].tolist(), strict=True):
                 self.doubled.append((source, int(self.holder[target]), target))
-        self.mapped += len(peers) - int(np.count_nonzero(taken))
         self.holder[peers] = sources
+        # A target page that is named twice counts once.
+        self.mapped += int(np.count_nonzero((self.holder[peers] == sources) & ~taken))

@@ -64,13 +64,19 @@ class Ledger:
         seen = frozenset(observes)
         self._rules = [rule for rule in self._rules if rule.needs <= seen]
         self._by_kind = {kind: [r for r in self._rules if kind in r.kinds] for kind in EventKind}
+        self._in_force = {rule.id for rule in self._rules}
         self._at_close = [r for r in self._rules if r.closes]
         self._at_end = [r for r in self._rules if r.ends]
 
     @property
     def rules_watched(self) -> list[str]:
         """Rules in force, in the order of their numbers."""
-        return [rule.id for rule in self._rules]
+        return list(dict.fromkeys(rule.id for rule in self._rules))
+
+    @property
+    def operation(self) -> int:
+        """The operation of the last event, or the one that was settled last."""
+        return self._noticed
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """`listener` is called with each event after the rules (the marks of coverage.py)."""
@@ -112,6 +118,7 @@ class Ledger:
         self._noticed, self._at_us = noticed_operation, at_us
         for rule in self._at_end:
             self._run(rule, rule.end, None)
+        self.shadow.end_operation()
 
     def _close_call(self) -> None:
         """The last call of the target is over: outside a group everything that it asked back has come back."""
@@ -139,6 +146,8 @@ class Ledger:
 
     def _report(self, violation: Violation) -> None:
         rule, pool = violation.rule, violation.pool
+        if rule not in self._in_force:
+            return
         self.findings[rule] = self.findings.get(rule, 0) + violation.count
         cause: Cause | None = violation.cause
         operation = self._noticed if cause is None else cause.operation
@@ -163,7 +172,7 @@ class Ledger:
                 self.on_finding(finding)
 
     def _history_of(self, violation: Violation) -> list[str]:
-        if violation.source is None:
+        source = violation.source or self.history.reader_of(violation.pool, violation.page)
+        if source is None:
             return self.history.lines(violation.pool, violation.page)
-        pool, page = violation.source
-        return self.history.lines(pool, page, violation.pool, violation.page)
+        return self.history.lines(*source, violation.pool, violation.page)

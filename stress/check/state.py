@@ -15,6 +15,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
 _NOBODY = Cause(0, "", -1, "")
 # Operations that end a request's hold on its pages, or repoint its row to the cache's copy of them.
 _OWN_KINDS = frozenset({"finish", "abort", "retract", "checkpoint"})
+_LOOKED_AT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.FREE_LIST})
 
 
 class Shadow:
@@ -39,20 +40,26 @@ class Shadow:
             EventKind.GROUP_BEGIN: self._group_begin,
             EventKind.GROUP_END: self._group_end,
             EventKind.CACHED: self._cached,
+            EventKind.FREE_LIST: self._free_list,
         }
 
     def look(self, event: Event) -> None:
         """Sorts the pages of the event at hand, for the rules and for `apply`."""
         kind = event.kind
-        if kind is EventKind.LEND or kind is EventKind.RETURN or kind is EventKind.INTENT:
-            if event.peers is None:
-                self.pools[event.pool].look(event.pages)
+        if kind in _LOOKED_AT and event.peers is None:
+            self.pools[event.pool].look(event.pages)
 
     def apply(self, event: Event) -> None:
         """Takes the event into the state. The rules have seen it."""
         apply = self._apply.get(event.kind)
         if apply is not None:
             apply(event)
+
+    def end_operation(self) -> None:
+        """The rules have judged the operation; a sweep's view of the cache is old from now on."""
+        self.cached = None
+        for edge in self.edges:
+            edge.doubled.clear()
 
     def cause_index(self, cause: Cause) -> int:
         """Index of a cause; events in a row usually share one."""
@@ -104,6 +111,7 @@ class Shadow:
         pool.owner[unknown] = rid
         if len(new):
             self.tables[rid] = new
+            pool.tables_named = True
         else:
             self.tables.pop(rid, None)
 
@@ -115,6 +123,9 @@ class Shadow:
         pool = self.pools[event.pool]
         pool.group_open = False
         pool.close()
+
+    def _free_list(self, event: Event) -> None:
+        self.pools[event.pool].trust_free_list()
 
     def _cached(self, event: Event) -> None:
         self.cached = event.pages

@@ -1,12 +1,14 @@
 """The probe of a rank: tells the ledger what an engine's allocators do, operation by operation.
 
-`begin(operation)` and `end()` go around every verb, also one that raises. After an operation that can change a
-request's row the probe reads its table, and after every one the free counts. `sweep()` reads everything that can be
-read, O(pool); `quiesce()` does so after a drain. On a GPU the ids wait on the device's own copies until `settle()`,
-which the caller calls once a step, after a synchronize that the step has anyway.
+`begin(operation)` and `end()` go around every verb, `end` in a `finally`: it also tells what an operation did that
+raised. After an operation that can change a request's row the probe reads its table, and after every one the counts.
+`sweep()` reads everything that can be read, O(pool); `quiesce()` does so after a drain. On a GPU the ids wait on
+their own copies until `settle()`, which the caller calls once a step, after a synchronize that the step has anyway.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -29,67 +31,73 @@ class Probe:
     def __init__(self, engine: Engine, ledger: Ledger):
         ledger.limit_to(engine.observes)
         self.ledger = ledger
+        self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
+        self.watch.step = lambda: engine.step
         self._engine = engine
-        self._watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
-        self._watch.step = lambda: engine.step
-        self._waits = self._watch.reader.waits
+        self._waits = self.watch.reader.waits
+        self._reads_counts = "counts" in engine.observes
         self._operation = Operation(0, Kind.POLL, 0, ())
+        self._events_before = 0
         self._tables: dict[int, np.ndarray] = {}
         self._available: dict[str, int] = {}
-        self._settled_at = (0, 0)
 
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
         self._operation = operation
+        self._events_before = self.watch.events
         rows = operation.rows
         rid = rows[0][0] if len(rows) == 1 and operation.kind is not Kind.EVICT else -1
-        self._watch.begin(Cause(operation.number, operation.kind.value, rid, ""), operation.at_us)
+        self.watch.begin(Cause(operation.number, operation.kind.value, rid, ""), operation.at_us)
 
     def end(self) -> None:
         """The engine has answered, or raised."""
-        operation = self._operation
-        self._watch.take_cause()
-        if operation.kind in _ROW_KINDS and (operation.kind not in _GROWING_KINDS or self._watch.source_lent):
+        operation, watch = self._operation, self.watch
+        watch.take_cause()
+        changes_rows = operation.kind in _ROW_KINDS
+        if changes_rows and (operation.kind not in _GROWING_KINDS or watch.source_lent):
             for rid, _ in operation.rows:
                 self._tell_table(rid)
-        self._watch.source_lent = False
-        for pool in self._watch.pools:
-            self._tell_available(pool)
+        if changes_rows or watch.events != self._events_before:
+            self._tell_counts()
         if not self._waits:
             self.ledger.settle(operation.number, operation.at_us)
 
     def settle(self) -> None:
-        """On a GPU: the step's copies have landed, and what they say is checked. On a CPU there is nothing left."""
+        """On a GPU: the step's copies have landed, and what they say is checked. On a CPU nothing is left to do."""
         if self._waits:
-            self._watch.land()
+            self.watch.land()
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
     def sweep(self) -> None:
-        """Reads free lists, mappings, cache and counters whole."""
-        watch, engine = self._watch, self._engine
+        """Reads free lists, mapping, cache and counters whole. Between operations."""
+        watch, engine = self.watch, self._engine
+        source = watch.source.name
         watch.take_cause()
         watch.call += 1
         if "cache" in engine.observes:
-            watch.tell(EventKind.CACHED, watch.pools[0].name, np.array(engine.cached_pages(), dtype=np.int64))
+            cached = np.array(engine.cached_pages(), dtype=np.int64)
+            watch.tell(EventKind.CACHED, source, cached, None, "sweep")
         for pool in watch.pools:
-            free = watch.read(pool.target.get_all_free_pages())
+            free = watch.reader.slots(pool.target.get_all_free_pages())
             watch.tell(EventKind.FREE_LIST, pool.name, free, None, "sweep")
         if watch.edge is not None:
-            shape = engine.pools[0]
-            pages = watch.read_pages(shape.first_page, shape.first_page + shape.pages)
+            shape = watch.source.shape
+            end = shape.first_page + shape.pages
+            pages = watch.reader.between(shape.first_page, end, watch.mapping.device)
             watch.tell(EventKind.MAP, watch.edge.target, pages, watch.entries_of(pages), "sweep")
-        for name, counts in engine.counts().items():
-            watch.tell(EventKind.COUNTS, name, np.array(counts, dtype=np.int64), None, "sweep")
-        self._finish_sweep()
+        if self._reads_counts:
+            for name, counts in engine.counts().items():
+                watch.tell(EventKind.COUNTS, name, np.array(counts, dtype=np.int64), None, "sweep")
+        self._settle_sweep()
 
     def quiesce(self) -> None:
         """After a drain: a sweep, and what is still locked, pinned, loading, offloading or running."""
         self.sweep()
         left = np.array(self._engine.leftover(), dtype=np.int64)
-        self._watch.tell(EventKind.LEFTOVER, self._watch.pools[0].name, left, None, "quiesce")
-        self._finish_sweep()
+        self.watch.tell(EventKind.LEFTOVER, self.watch.source.name, left, None, "quiesce")
+        self._settle_sweep()
 
-    def _finish_sweep(self) -> None:
+    def _settle_sweep(self) -> None:
         if not self._waits:
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
@@ -102,16 +110,22 @@ class Probe:
         if len(table):
             self._tables[rid] = table
         else:
-            del self._tables[rid]
-        watch = self._watch
+            self._tables.pop(rid, None)
+        watch = self.watch
         cause = watch.cause
         watch.cause = cause._replace(rid=rid)
-        watch.tell(EventKind.HOLD, watch.pools[0].name, table)
+        watch.tell(EventKind.HOLD, watch.source.name, table, None, "")
         watch.cause = cause
 
-    def _tell_available(self, pool) -> None:
-        available = pool.free_pages()
-        if self._available.get(pool.name) != available:
-            self._available[pool.name] = available
-            counts = np.array([pool.shape.pages, available], dtype=np.int64)
-            self._watch.tell(EventKind.COUNTS, pool.name, counts, None, "end")
+    def _tell_counts(self) -> None:
+        """The source pool's four counts, and the free count of the others where it has changed."""
+        watch = self.watch
+        method = "raised" if watch.raised or sys.exc_info()[0] is not None else "end"
+        for pool in watch.pools:
+            counts = [pool.shape.pages, pool.free_pages()]
+            if pool is watch.source and self._reads_counts:
+                counts += self._engine.counts()[pool.name][2:]
+            elif self._available.get(pool.name) == counts[1]:
+                continue
+            self._available[pool.name] = counts[1]
+            watch.tell(EventKind.COUNTS, pool.name, np.array(counts, dtype=np.int64), None, method)

@@ -19,12 +19,15 @@ class Padding(Rule):
     id = "I1"
     title = "padding is neither lent nor returned"
     needs = frozenset({"lends", "returns"})
-    kinds = frozenset({EventKind.LEND, EventKind.RETURN})
+    kinds = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.FREE_LIST})
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]
-        outside = pool.outside
-        if not len(outside):
+        if event.kind is EventKind.FREE_LIST:
+            if len(pool.outside) > pool.surplus_outside:
+                report(_on_free_list(event, pool))
+            return
+        if not len(pool.outside):
             return
         if event.kind is EventKind.LEND:
             report(_lent(event, pool))
@@ -47,6 +50,18 @@ def _lent(event: Event, pool: PoolShadow) -> Violation:
         return (
             f"page {page} ({_what(pool, page)}) lent {_times(count)} by {event.method} in operation "
             f"{event.cause.operation} ({blame(event.cause)})"
+        )
+
+    return Violation("I1", event.pool, page, count, message)
+
+
+def _on_free_list(event: Event, pool: PoolShadow) -> Violation:
+    page, count = int(pool.outside[0]), len(pool.outside) - pool.surplus_outside
+
+    def message() -> str:
+        return (
+            f"page {page} ({_what(pool, page)}) is on the free list {_times(count)} more than was seen to come; "
+            "found by a sweep: a write that no watched method made"
         )
 
     return Violation("I1", event.pool, page, count, message)

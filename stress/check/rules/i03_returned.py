@@ -1,13 +1,17 @@
 """I3: a page that comes back is on loan from this pool, and comes back once in the call.
 
-Padding and ids outside the pool are I1's. A page that is on the free list already will be lent twice.
+Padding and ids outside the pool are I1's. A page that is on the free list already will be lent twice. A sweep finds
+what no watched method put on the free list.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
-from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.pool_shadow import PoolShadow
+from stress.check.rules.rule import Report, Rule, Violation, asker
 from stress.check.state import Shadow
 
 
@@ -15,10 +19,13 @@ class Returned(Rule):
     id = "I3"
     title = "a returned page is on loan, once"
     needs = frozenset({"lends", "returns"})
-    kinds = frozenset({EventKind.RETURN})
+    kinds = frozenset({EventKind.RETURN, EventKind.FREE_LIST})
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]
+        if event.kind is EventKind.FREE_LIST:
+            self._check_free_list(event, pool, report)
+            return
         wrong = ~pool.on_loan[pool.valid]
         if pool.repeated is not None:
             wrong = wrong | pool.repeated
@@ -26,7 +33,7 @@ class Returned(Rule):
             return
         pages = pool.valid[wrong]
         page, free = int(pages[0]), not pool.on_loan[pages[0]]
-        cause, at_us = _asker(pool, page, event)
+        cause, at_us = asker(pool, page, event)
 
         def message() -> str:
             why = "is not on loan" if free else "comes back twice in one call"
@@ -35,10 +42,15 @@ class Returned(Rule):
 
         report(Violation("I3", event.pool, page, len(pages), message, cause, at_us))
 
+    def _check_free_list(self, event: Event, pool: PoolShadow, report: Report) -> None:
+        pages = np.flatnonzero(pool.too_often_free() > 0)
+        if not len(pages):
+            return
+        page = int(pages[0])
 
-def _asker(pool, page: int, event: Event):
-    """Cause and time of the last free that asked for the page, else those of the return itself."""
-    for intent in reversed(pool.intents):
-        if (intent.pages == page).any():
-            return intent.cause, intent.at_us
-    return event.cause, event.at_us
+        def message() -> str:
+            what = "is on loan and" if pool.on_loan[page] else "more than once"
+            more = f" ({len(pages)} such pages)" if len(pages) > 1 else ""
+            return f"page {page} {what} on the free list{more}; found by a sweep: a write that no watched method made"
+
+        report(Violation("I3", event.pool, page, len(pages), message))

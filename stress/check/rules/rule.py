@@ -53,3 +53,11 @@ class Rule:
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         """An operation is over."""
+
+
+def asker(pool: PoolShadow, page: int, event: Event) -> tuple[Cause, int]:
+    """Cause and time of the last pending free that asked for the page, else those of the event itself."""
+    for intent in reversed(pool.intents):
+        if (intent.pages == page).any():
+            return intent.cause, intent.at_us
+    return event.cause, event.at_us

@@ -1,0 +1,92 @@
+"""I5: at most one source page maps to a target page, and none maps to one that is not on loan.
+
+An entry that outlives its page hands a page of one request to another (sglang#27779). Within one operation an entry
+may be written before the old one is cleared, so doubles and releases are judged at its end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event, EventKind
+from stress.check.history import blame
+from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.state import Shadow
+
+
+class OneSource(Rule):
+    id = "I5"
+    title = "a target page has one source page at most, none after its release"
+    needs = frozenset({"lends", "returns", "mapping"})
+    kinds = frozenset({EventKind.BIND, EventKind.MAP, EventKind.RETURN})
+    ends = True
+
+    def __init__(self):
+        self._released: list[Event] = []
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        if event.kind is EventKind.RETURN:
+            if event.pool in shadow.edge_into:
+                self._released.append(event)
+            return
+        edge = shadow.edge_into[event.pool]
+        pages, peers = event.pages, event.peers
+        if event.kind is EventKind.MAP:
+            wrong = np.flatnonzero(edge.peer[pages] != peers)
+            if not len(wrong):
+                return
+            pages, peers = pages[wrong], peers[wrong]
+        named = edge.is_page(peers)
+        if not named.all():
+            pages, peers = pages[named], peers[named]
+        free = ~edge.target.on_loan[peers]
+        if free.any():
+            source, target = edge.shape.source, int(peers[free][0])
+            owner, count = int(pages[free][0]), int(free.sum())
+
+            def message() -> str:
+                return (
+                    f"{event.method} ({blame(event.cause)}) leaves {source} page {owner} mapped to page "
+                    f"{target}, which is not on loan{_more(count)}"
+                )
+
+            report(Violation("I5", event.pool, target, count, message))
+
+    def end(self, event: None, shadow: Shadow, report: Report) -> None:
+        for edge in shadow.edges:
+            for source, other, target in edge.doubled:
+                if edge.peer[source] == target and edge.peer[other] == target:
+                    report(_double(edge, source, other, target))
+        released, self._released = self._released, []
+        for event in released:
+            edge = shadow.edge_into[event.pool]
+            pages = edge.target.inside(event.pages)
+            still = pages[(edge.holder[pages] >= 0) & ~edge.target.on_loan[pages]]
+            if len(still):
+                report(_outlived(event, edge, still))
+
+
+def _double(edge, source: int, other: int, target: int) -> Violation:
+    name = edge.shape.source
+
+    def message() -> str:
+        return f"{name} pages {other} and {source} both map to page {target}"
+
+    return Violation("I5", edge.shape.target, target, 1, message)
+
+
+def _outlived(event: Event, edge, pages: np.ndarray) -> Violation:
+    page, name = int(pages[0]), edge.shape.source
+    holder = int(edge.holder[page])
+
+    def message() -> str:
+        return (
+            f"page {page} returned by {event.method} ({blame(event.cause)}) while {name} page {holder} "
+            f"still maps to it{_more(len(pages))}"
+        )
+
+    return Violation("I5", event.pool, page, len(pages), message, event.cause, event.at_us)
+
+
+def _more(count: int) -> str:
+    return f" ({count} such pages)" if count > 1 else ""

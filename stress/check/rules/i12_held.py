@@ -1,0 +1,106 @@
+"""I12: a page that a request's table names is on loan, and is neither returned nor rebound under that request.
+
+A request that ends, or whose checkpoint repoints its row to the cache's copy, may give up what its own table names;
+nobody may give up what another's does (sglang#29352: a tombstone's recovery replaced a page that others had locked).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event, EventKind
+from stress.check.history import blame
+from stress.check.pool_shadow import PoolShadow
+from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.state import Shadow, first_difference
+
+
+class Held(Rule):
+    id = "I12"
+    title = "a page in a request's table is not returned or rebound"
+    needs = frozenset({"lends", "returns", "tables"})
+    kinds = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.RETURN, EventKind.HOLD})
+    ends = True
+
+    def __init__(self):
+        self._returned: list[Event] = []
+        self._reported: set[tuple[str, int]] = set()
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        if event.kind is EventKind.HOLD:
+            self._check_table(event, shadow, report)
+        elif event.kind is EventKind.RETURN:
+            if shadow.tables and shadow.pools[event.pool].tables_named:
+                self._returned.append(event)
+        elif event.kind is EventKind.BIND:
+            self._check_rebound(event, shadow, report)
+        elif event.peers is None:
+            pool = shadow.pools[event.pool]
+            self._check_given_up(event, pool, pool.valid, "asked back", shadow, report)
+
+    def end(self, event: None, shadow: Shadow, report: Report) -> None:
+        returned, self._returned = self._returned, []
+        for event in returned:
+            pool = shadow.pools[event.pool]
+            pages = pool.inside(event.pages)
+            named = pages[(pool.tables[pages] > 0) & ~pool.on_loan[pages]].tolist()
+            pages = [page for page in named if (event.pool, page) not in self._reported]
+            if pages:
+                report(_violation(event, pages, "returned", shadow))
+
+    def _check_given_up(self, event: Event, pool: PoolShadow, pages, how: str, shadow, report) -> None:
+        tables = pool.tables[pages]
+        if not tables.any():
+            return
+        own = np.isin(pages, shadow.table_of_cause(event.cause))
+        held = pages[tables > own].tolist()
+        if held:
+            self._reported.update((event.pool, page) for page in held)
+            report(_violation(event, held, how, shadow))
+
+    def _check_rebound(self, event: Event, shadow: Shadow, report: Report) -> None:
+        edge = shadow.edge_into[event.pool]
+        old = edge.peer[event.pages]
+        rebound = (old != edge.no_peer) & (event.peers != edge.no_peer) & (old != event.peers)
+        if not rebound.any():
+            return
+        pages = event.pages[rebound]
+        own = np.isin(pages, shadow.table_of_cause(event.cause))
+        held = pages[edge.source.tables[pages] > own].tolist()
+        if held:
+            named = event._replace(pool=edge.shape.source)
+            report(_violation(named, held, "rebound", shadow))
+
+    def _check_table(self, event: Event, shadow: Shadow, report: Report) -> None:
+        pool = shadow.pools[event.pool]
+        old = shadow.tables.get(event.cause.rid, event.pages[:0])
+        gained = event.pages[first_difference(old, event.pages) :]
+        gained = gained[(gained >= pool.first) & (gained < pool.end)]
+        gone = gained[~pool.on_loan[gained] | pool.asked[gained]]
+        if not len(gone):
+            return
+        page = int(gone[0])
+        self._reported.update((event.pool, p) for p in gone.tolist())
+
+        def message() -> str:
+            what = "has been asked back" if pool.on_loan[page] else "is not on loan"
+            return f"the table of request {event.cause.rid} names page {page}, which {what}{_more(gone)}"
+
+        report(Violation("I12", event.pool, page, len(gone), message))
+
+
+def _violation(event: Event, pages: list[int], how: str, shadow: Shadow) -> Violation:
+    page = pages[0]
+
+    def message() -> str:
+        holders = [rid for rid, table in shadow.tables.items() if (table == page).any()]
+        return (
+            f"page {page} {how} by {event.method} ({blame(event.cause)}) while the table of request "
+            f"{', '.join(map(str, holders[:4]))} names it{_more(pages)}"
+        )
+
+    return Violation("I12", event.pool, page, len(pages), message, event.cause, event.at_us)
+
+
+def _more(pages) -> str:
+    return f" ({len(pages)} such pages)" if len(pages) > 1 else ""

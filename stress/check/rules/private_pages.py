@@ -1,0 +1,109 @@
+"""I6 for the pool that holds every position: what a request owned beyond the cache is gone when the request is.
+
+Private pages = lent - asked back - evictable - protected, a number, O(1) after each operation. It grows only by what
+tables gain in an allocation, changes otherwise only in an operation of one request, and is 0 for a request that has
+ended. So a reserved tail that is never given back (sglang#31616), a counter that drifts (sglang#10637, then I13) and an
+allocation that failed without rolling back (kvcached#364, I13) are seen at their operation.
+Once the free list of the pool is corrupt its accounts mean nothing: the rule then keeps silent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event, EventKind
+from stress.check.history import blame
+from stress.check.pool_shadow import PoolShadow
+from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.state import Shadow
+
+_ENDS = frozenset({"finish", "abort", "retract"})
+_ALLOCATES = frozenset({"extend", "reserve"})
+
+
+class PrivatePages(Rule):
+    id = "I6"
+    title = "a request that has ended owns nothing"
+    needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
+    kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
+
+    def __init__(self):
+        self._total = 0
+        self._private: dict[int, int] = {}
+        self._unknown: set[int] = set()  # an operation of the request raised half-way
+        self._grown: dict[int, int] = {}
+        self._ended: dict[int, np.ndarray] = {}
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        if event.kind is EventKind.HOLD:
+            rid = event.cause.rid
+            old = shadow.tables.get(rid, event.pages[:0])
+            self._grown[rid] = len(event.pages) - len(old)
+            if not len(event.pages):
+                self._ended[rid] = old
+            return
+        if len(event.pages) < 4 or event.method == "sweep" or event.pool in shadow.edge_into:
+            return
+        pool = shadow.pools[event.pool]
+        evictable, protected = event.pages[2:].tolist()
+        total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
+        change, self._total = total - self._total, total
+        if pool.surplus == 0:
+            self._account(event, pool, change, report)
+        self._grown.clear()
+        self._ended.clear()
+
+    def _account(self, event: Event, pool: PoolShadow, change: int, report: Report) -> None:
+        kind, rid = event.cause.kind, event.cause.rid
+        raised = event.method == "raised"
+        if raised:
+            self._unknown.update(self._grown)
+            self._unknown.add(rid)
+        elif rid < 0 or kind in _ALLOCATES:
+            unexplained = change - sum(self._grown.values())
+            if unexplained:
+                report(_unexplained(event, unexplained))
+        if rid < 0 or kind in _ALLOCATES:
+            for row, gained in self._grown.items():
+                self._private[row] = self._private.get(row, 0) + gained
+            return
+        left = self._private.get(rid, 0) + change
+        if kind not in _ENDS:
+            self._private[rid] = left
+            return
+        self._private.pop(rid, None)
+        if left and rid not in self._unknown:
+            report(_left(event, pool, left, self._ended.get(rid)))
+        self._unknown.discard(rid)
+
+
+def _unexplained(event: Event, count: int) -> Violation:
+    def message() -> str:
+        what = (
+            "more on loan than tables and cache account for"
+            if count > 0
+            else "more accounted for than on loan"
+        )
+        return f"{abs(count)} pages {what} after operation {event.cause.operation} ({blame(event.cause)})"
+
+    return Violation("I13", event.pool, -1, 1, message)
+
+
+def _left(event: Event, pool: PoolShadow, left: int, table: np.ndarray | None) -> Violation:
+    if left < 0:
+        text = f"the cache counts {-left} pages more than request {event.cause.rid} gave it ({blame(event.cause)})"
+        return Violation("I13", event.pool, -1, 1, lambda: text)
+    page = -1
+    if table is not None:
+        # Which of the table's pages went to the cache is not asked; a tail that stayed is the likeliest.
+        stayed = table[pool.on_loan[table] & ~pool.asked[table]]
+        page = int(stayed[-1]) if len(stayed) else -1
+
+    def message() -> str:
+        likely = f", page {page} most likely" if page >= 0 else ""
+        return (
+            f"{left} pages of request {event.cause.rid} stay on loan after {blame(event.cause)}: neither returned, "
+            f"asked back nor in the cache{likely}"
+        )
+
+    return Violation("I6", event.pool, page, left, message)

@@ -1,0 +1,105 @@
+"""What a call of the target means, told before it runs, by arithmetic of the probe's own.
+
+A free asks pages back: the source pages themselves, or through the mapping the pages that it names at one slot of
+each. A write of the mapping, and an allocation in both pools, say what pages shall map to from now on; reading the
+mapping afterwards must confirm it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stress.check.event import EventKind
+from stress.probe.capture import Column
+from stress.probe.lent_pages import segment_parts
+from stress.probe.watched_pool import WatchedPool
+
+if TYPE_CHECKING:
+    from stress.probe.watch import Watch
+
+SET_FREES = ("free", "free_swa", "free_full")
+SEGMENT_FREES = ("free_segment", "free_swa_segment", "free_full_segment")
+
+
+class Meaning:
+    """Tells INTENT and BIND events of one watch."""
+
+    def __init__(self, watch: Watch):
+        self._watch = watch
+
+    def of_free(self, name: str, args: tuple, kwargs: dict) -> None:
+        """A free of the hybrid: what it asks back in each pool."""
+        watch = self._watch
+        indices = args[0] if args else next(iter(kwargs.values()))
+        if not len(indices):
+            return
+        size = watch.source.page_size
+        slots = self._representatives(name, indices, args, kwargs, size)
+        pages = slots // size
+        if watch.edge is not None and not name.startswith("free_full"):
+            peers = watch.reader.entries(watch.mapping, slots) // size
+            watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
+            watch.touched.append(pages)
+            if watch.group_touched is not None:
+                watch.group_touched.append(pages)
+        if not name.startswith("free_swa"):
+            watch.tell(EventKind.INTENT, watch.source.name, pages, None, name)
+
+    def of_pool_free(self, pool: WatchedPool, name: str, args: tuple, kwargs: dict) -> None:
+        """A free of a sub pool that is called directly: no mapping is read."""
+        indices = args[0]
+        if not len(indices):
+            return
+        if name == "free_page_ids":
+            pages = self._watch.reader.slots(indices)
+        else:
+            pages = self._representatives(name, indices, args, kwargs, pool.page_size) // pool.page_size
+        self._watch.tell(EventKind.INTENT, pool.name, pages, None, name)
+
+    def of_map_write(self, name: str, args: tuple, kwargs: dict) -> None:
+        """The mapping is written directly. Pages whose first slot is named get new peers, or lose theirs."""
+        watch = self._watch
+        size = watch.source.page_size
+        named = [*args, *kwargs.values()]
+        slots = watch.reader.slots(named[0])
+        peers = watch.reader.slots(named[1]) // size if len(named) > 1 else self._no_peers(slots)
+        if not watch.reader.waits:
+            starts = np.flatnonzero(slots % size == 0)
+            slots, peers = slots[starts], peers[starts]
+        if len(slots):
+            pages = slots // size
+            watch.tell(EventKind.BIND, watch.edge.target, pages, peers, name)
+            watch.touched.append(pages)
+
+    def of_lends(self, method: str) -> None:
+        """Pages that one call lent belong together, in order; if fewer came with peers, the last ones have them."""
+        watch = self._watch
+        if watch.edge is None:
+            return
+        pages = watch.reader.join(watch.source.lent)
+        lent = watch.pools[1].lent if len(watch.pools) > 1 else []
+        peers = watch.reader.join(lent)[-len(pages) :] if lent else pages[:0]
+        alone = len(pages) - len(peers)
+        if alone:
+            bare = pages[:alone]
+            watch.tell(EventKind.BIND, watch.edge.target, bare, self._no_peers(bare), method)
+        if len(peers):
+            watch.tell(EventKind.BIND, watch.edge.target, pages[alone:], peers, method)
+        watch.touched.append(pages)
+
+    def _no_peers(self, pages: Column) -> Column:
+        return pages * 0 + self._watch.edge.no_peer
+
+    def _representatives(self, name: str, indices, args: tuple, kwargs: dict, size: int) -> Column:
+        """One slot a page: by position in a segment, the first named of each page in a set."""
+        reader = self._watch.reader
+        if name in SEGMENT_FREES:
+            start = kwargs["start_pos"] if "start_pos" in kwargs else args[1]
+            return reader.join([reader.slots(indices, part) for part in segment_parts(int(start), size)])
+        slots = reader.slots(indices)
+        if reader.waits:
+            # Which slots share a page is found out on the host, when they have landed.
+            return slots
+        return slots[np.sort(np.unique(slots // size, return_index=True)[1])]

@@ -1,0 +1,43 @@
+"""A paged pool of the target as the probe needs it: its name, its free list, what was lent in the call at hand."""
+
+from __future__ import annotations
+
+from stress.check.event import PoolShape
+from stress.probe.capture import Column
+from stress.probe.lent_pages import host_lengths, page_starts_of_decode, page_starts_of_extend
+
+
+class WatchedPool:
+    """`target` is the sub pool of the target; a host number says how long its free list is, in every version."""
+
+    def __init__(self, shape: PoolShape, target):
+        self.shape = shape
+        self.name = shape.name
+        self.page_size = shape.page_size
+        self.target = target
+        self.freeing = False  # a free of this pool is running
+        self.lent: list[Column] = []  # in the outermost call at hand
+
+    def free_pages(self) -> int:
+        """Length of the free list, in pages."""
+        return self.target.available_size() // self.page_size
+
+    def newest_free(self, count: int):
+        """The pages that went on the free list last: its front. With need_sort upstream stages them elsewhere."""
+        if getattr(self.target, "need_sort", False):
+            for name in ("release_pages", "staged_pages"):
+                staged = getattr(self.target, name, None)
+                if staged is not None and len(staged) >= count:
+                    return staged[:count]
+        return self.target.get_all_free_pages()[:count]
+
+    def new_page_positions(self, method: str, args: tuple, kwargs: dict):
+        """Where a lending method's answer starts a page, from the lengths that the caller has on the host."""
+        if method == "alloc":
+            return slice(None, None, self.page_size)
+        if method == "alloc_extend":
+            prefix = kwargs["prefix_lens_cpu"] if "prefix_lens_cpu" in kwargs else args[1]
+            seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[3]
+            return page_starts_of_extend(host_lengths(prefix), host_lengths(seq), self.page_size)
+        seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[1]
+        return page_starts_of_decode(host_lengths(seq), self.page_size)
