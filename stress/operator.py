@@ -109,6 +109,9 @@ class Operator:
 
     def results_begin(self) -> None:
         self._issue(Kind.RESULTS_BEGIN, (), self._engine.results_begin)
+        if self._probe is not None:
+            # The engine has just waited for the forward pass: on a GPU the copies of page ids have landed too.
+            self._probe.settle()
 
     def results_end(self) -> None:
         self._issue(Kind.RESULTS_END, (), self._engine.results_end)

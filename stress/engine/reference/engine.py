@@ -126,6 +126,7 @@ class ReferenceEngine:
     # Result processing
 
     def results_begin(self) -> None:
+        self.memory.wait_for_forward()
         self.memory.allocator.free_group_begin()
 
     def results_end(self) -> None:

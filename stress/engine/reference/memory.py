@@ -31,7 +31,13 @@ class Memory:
         self.paged_swa = paged_swa
         self.page_size = allocator.page_size
         self.step = ""
+        self._on_gpu = torch.device(allocator.device).type == "cuda"
         self._offsets = np.arange(self.page_size, dtype=np.int64)
+
+    def wait_for_forward(self) -> None:
+        """The step's one synchronize: results are processed when the sampled tokens are on the host."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self.allocator.device).synchronize()
 
     def pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page_size)
