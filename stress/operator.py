@@ -144,6 +144,13 @@ class Operator:
         self.digest.counts(self._engine.counts())
         if self._probe is not None:
             self._probe.quiesce()
+            self.settle()
+
+    def settle(self) -> None:
+        """Everything seen so far is checked; on a GPU this waits for its copies."""
+        if self._probe is not None:
+            self._engine.synchronize()
+            self._probe.settle()
 
 
 def raised_in(error: BaseException) -> str:

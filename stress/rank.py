@@ -112,9 +112,11 @@ class Rank:
             self.status = "asserted"
             self.emit(AssertLine(assertion=self.operator.first_assert))
             self.recorder.flush()
+            self.operator.settle()
         except Exception as error:
             self.status = "errored"
             self._error(type(error).__name__, str(error), traceback.format_exc())
+            self.operator.settle()
         return True
 
     def _drain(self) -> None:

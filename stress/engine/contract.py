@@ -96,6 +96,9 @@ class Engine(Protocol):
     def drain(self) -> None:
         """Evict everything that is cached."""
 
+    def synchronize(self) -> None:
+        """Waits for the device, where there is one."""
+
     # what the loop and the ledger may read
 
     def room(self) -> Room: ...

@@ -126,7 +126,8 @@ class ReferenceEngine:
     # Result processing
 
     def results_begin(self) -> None:
-        self.memory.wait_for_forward()
+        # The step's one synchronize: results are processed when the sampled tokens are on the host.
+        self.synchronize()
         self.memory.allocator.free_group_begin()
 
     def results_end(self) -> None:
@@ -167,6 +168,9 @@ class ReferenceEngine:
 
     def drain(self) -> None:
         self.memory.evict(self.memory.allocator.size_full, 0)
+
+    def synchronize(self) -> None:
+        self.memory.wait_for_device()
 
     def exchange(self) -> bytes:
         return self.external.linker.exchange() if self.external.linker else b""

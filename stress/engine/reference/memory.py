@@ -34,8 +34,7 @@ class Memory:
         self._on_gpu = torch.device(allocator.device).type == "cuda"
         self._offsets = np.arange(self.page_size, dtype=np.int64)
 
-    def wait_for_forward(self) -> None:
-        """The step's one synchronize: results are processed when the sampled tokens are on the host."""
+    def wait_for_device(self) -> None:
         if self._on_gpu:
             torch.cuda.current_stream(self.allocator.device).synchronize()
 
