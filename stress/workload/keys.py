@@ -40,6 +40,8 @@ class PageKeys:
     def __init__(self, sessions: Sessions, page_size: int):
         check_page_size(page_size, sessions.block_tokens)
         self.sessions, self.page_size = sessions, page_size
+        self._root = np.zeros(len(sessions.stream_head), dtype=bool)
+        self._root[sessions.session_stream[:-1]] = True
         self._chains: OrderedDict[tuple[int, int], dict[int, np.ndarray]] = OrderedDict()
         self._heads: dict[tuple[int, bool], np.ndarray] = {}
 
@@ -62,7 +64,7 @@ class PageKeys:
             private = words(_PRIVATE, namespace, play, row, np.arange(known, pages))
             out[known:] = ((private >> _ONE) | _ONE).astype(np.int64)
         head = min(int(s.stream_head[stream]) // page, full)
-        out[:head] = self._head(namespace, self._is_root(stream), head)
+        out[:head] = self._head(namespace, bool(self._root[stream]), head)
         return out
 
     def written(self, row: int, stream: int, play: int, namespace: int) -> np.ndarray:
@@ -81,11 +83,6 @@ class PageKeys:
             and s.keep[row + 1] >= s.input[row] // s.block_tokens
             and s.input[row + 1] >= s.input[row] + s.output[row]
         )
-
-    def _is_root(self, stream: int) -> bool:
-        s = self.sessions
-        session = int(np.searchsorted(s.session_stream, stream, side="right")) - 1
-        return int(s.session_stream[session]) == stream
 
     def _paged(self, chain: np.ndarray, prompt: int, out: np.ndarray, lo: int, hi: int) -> int:
         """Fills out[lo:hi] from a block chain as far as it names whole pages; returns the first page left open."""

@@ -16,6 +16,7 @@ from stress.workload.service import Times
 from stress.workload.sessions import Sessions
 from stress.words import below, split, words
 
+CHECK_PLAYS = 32  # how often the lanes ask whether enough requests have started
 LANE_RAMP_US = 1_000_000  # the lanes' first arrivals spread over this
 
 
@@ -56,14 +57,14 @@ def place_lanes(sessions: Sessions, times: Times, workload, seed: int, *, shuffl
     heapq.heapify(queue)
     fresh = set(range(lanes))
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, int]] = []
-    placed, started_before, play = 0, 0, 0
+    placed, play = 0, 0
     while queue:
         now, lane = heapq.heappop(queue)
         if now >= limit_us:
             break
-        if placed >= workload.requests and not fresh:
-            started_before = sum(int(np.searchsorted(np.sort(p[1]), now)) for p in parts)
-            if started_before >= workload.requests:
+        if placed >= workload.requests and not fresh and play % CHECK_PLAYS == 0:
+            started = np.concatenate([part[1] for part in parts]) < now
+            if int(started.sum()) >= workload.requests:
                 break
         session = order.session(play) if order else play
         if session >= sessions.count:

@@ -14,6 +14,7 @@ import numpy as np
 
 from stress.workload.arrivals import place_arrivals
 from stress.workload.errors import WorkloadError
+from stress.workload.generator import generate_sessions, generated_profile
 from stress.workload.keys import PageKeys, check_page_size
 from stress.workload.lanes import Placed, place_lanes
 from stress.workload.readers import read_trace
@@ -116,8 +117,6 @@ def _check(workload, ranks: int) -> None:
 
 def _generated(workload, serving, seed: int):
     """Generates sessions until the lanes have enough; a session does not depend on how many there are."""
-    from stress.workload.generator import generate_sessions, generated_profile
-
     profile = generated_profile(workload.trace)
     count = min(int(workload.concurrency), int(workload.requests)) * 2 + 32
     while True:

@@ -55,4 +55,6 @@ def trace_format(source: Source) -> str:
                 (why for name, why in _REFUSED.items() if name in row), "no trace format has such rows"
             )
             raise TraceError(source.path, 1, "", f"{known}; {_CURE}")
+    if b"," in source.data.split(b"\n", 1)[0] and source.data.lstrip()[:1] not in (b"{", b"["):
+        raise TraceError(source.path, 1, "", f"a CSV trace has lengths but no block ids; {_CURE}")
     raise TraceError(source.path, 1, "", f"not a trace: no row is a JSON object; {_CURE}")
