@@ -1,7 +1,7 @@
-"""One rank, whoever hosts it: its generator, its file, and what becomes of an exception.
+"""One rank, whoever hosts it: its generator, its files, and what becomes of an exception.
 
 A rank is a generator that yields its payload at each exchange and is sent those of all ranks. This module
-opens it by its dotted name, gives it its rank file, and turns its end into a RankOutcome. An exception that
+opens it by its dotted name, writes what it emits to its files, and turns its end into a RankOutcome. An exception that
 escapes is trouble of the rank itself (a target's exceptions are results), so it makes the rank `lost`, with
 the traceback. The file's first and last lines (`started`, `result`) are written here: the first before any
 work, so that a rank that dies early has left its pid, the last with what the exchanger knows about losses.
@@ -19,11 +19,12 @@ from typing import Protocol
 import msgspec
 
 from stress.launch.contract import RankOutcome
+from stress.operation_file import SCHEMA, Header, OperationFile, operations_path
 from stress.record import RankFile, rank_path
-from stress.result import RankLine, RankResult, RankSpec, ResultLine, Started
+from stress.result import Emit, OperationBlock, RankLine, RankResult, RankSpec, ResultLine, Started
 
 RankGenerator = Generator[bytes, list[bytes], RankResult]
-Entry = Callable[[RankSpec, Callable[[RankLine], None]], RankGenerator]
+Entry = Callable[[RankSpec, Emit], RankGenerator]
 
 
 class Exchange(Protocol):
@@ -58,6 +59,8 @@ class RankRun:
         self.outcome: RankOutcome | None = None
         self._entry = entry
         self._file: RankFile | None = None
+        self._operations: OperationFile | None = None
+        self._closed = False
         self._generator: RankGenerator | None = None
 
     def open(self) -> None:
@@ -97,15 +100,30 @@ class RankRun:
         return self.outcome
 
     def close(self) -> None:
-        """Ends a rank that is still under way, and its file."""
+        """Ends a rank that is still under way, and its files. Idempotent."""
         if self._generator is not None:
-            self._generator.close()
+            self._generator.close()  # it may still hand out operations
+        self._closed = True
         if self._file is not None:
             self._file.close()
+        if self._operations is not None:
+            self._operations.close()
 
-    def _emit(self, line: RankLine) -> None:
-        if not isinstance(line, Started | ResultLine):  # written by this module, once each
+    def _emit(self, line: RankLine | OperationBlock) -> None:
+        if isinstance(line, OperationBlock):
+            self._record(line)
+        elif not isinstance(line, Started | ResultLine):  # written by this module, once each
             self._write(line)
+
+    def _record(self, block: OperationBlock) -> None:
+        """Appends to the operation file, which exists once there is something to record."""
+        spec = self.spec
+        if spec.run_dir is None or self._closed:
+            return
+        if self._operations is None:
+            header = Header(schema=SCHEMA, arm=spec.arm, rank=spec.rank, seed=spec.seed)
+            self._operations = OperationFile(operations_path(Path(spec.run_dir), spec.arm, spec.rank), header)
+        self._operations.write(block.operations)
 
     def _write(self, line: RankLine) -> None:
         if self._file is not None:
