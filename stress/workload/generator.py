@@ -39,8 +39,9 @@ PROFILES = {
     "generated:agentic": Profile(),
     "generated:agentic-small": Profile(28, 8, 40, 300, 6_000, 250_000),
 }
-_AGAIN_PPM = 170_000  # of growth, output, wait
-_OUTPUT_FOLLOWS_GROWTH_PPM = 150_000
+_AGAIN_PPM = {"growth": 200_000, "output": 360_000, "wait": 260_000}  # a draw repeats the one before
+_OUTPUT_FOLLOWS_GROWTH_PPM = 200_000
+_WAIT_FOLLOWS_GROWTH_PPM = 150_000
 _AGENT = 1 << 20  # sub-agents draw as pseudo-sessions session * _AGENT + number
 
 
@@ -91,7 +92,7 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
     resumed = (first > tables.RESUMED).astype(np.int64)
     level = weighted(_table("LEVEL_COUNTS") + 0, draw("level"), kind, resumed)
     wait_level = weighted(_table("WAIT_LEVEL_COUNTS"), draw("wait"), kind)
-    head = np.minimum(quantile(_table("HEAD"), draw("head")), first - 1)
+    head = quantile(_table("HEAD"), draw("head")) // profile.context_divisor
     turns = np.minimum(turns, profile.turns_max)
 
     of = np.repeat(session, turns)
@@ -101,7 +102,7 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
         return words(_base(seed, f"row/{name}"), of, turn)
 
     def tied(name: str) -> np.ndarray:
-        return sticky(row_draw(name), (turn > 0) & chance(row_draw(f"{name}/again"), _AGAIN_PPM))
+        return sticky(row_draw(name), (turn > 0) & chance(row_draw(f"{name}/again"), _AGAIN_PPM[name]))
 
     growth_word = tied("growth")
     follows = chance(row_draw("output/follows"), _OUTPUT_FOLLOWS_GROWTH_PPM)
@@ -113,13 +114,18 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
     out_class = np.searchsorted(tables.OUT_EDGES, before, side="right")
     extern = [quantile(_table("EXTERN"), growth_word, level[of], late, out_class) for late in (0, 1, 2)]
     after_end = np.concatenate(([False], ended[:-1])).astype(np.int64)
-    wait_ms = quantile(_table("WAIT_MS"), tied("wait"), wait_level[of], after_end)
+    follows = chance(row_draw("wait/follows"), _WAIT_FOLLOWS_GROWTH_PPM)
+    wait_word = np.where(follows, growth_word, tied("wait"))
+    wait_ms = quantile(_table("WAIT_MS"), wait_word, wait_level[of], after_end)
     wait_us = _whole_seconds_us(wait_ms)
     percent = _table("LOSS_TURNS_PERCENT")[kind]
     path = walk(profile, turns, first, extern, output, Losses(resumed, percent), row_draw)
-    return _Streams(
-        session, head // profile.context_divisor, turns, output, np.where(turn > 0, wait_us, 0), path
-    )
+    return _Streams(session, _within(head, path, turns), turns, output, np.where(turn > 0, wait_us, 0), path)
+
+
+def _within(head: np.ndarray, path: Walk, turns: np.ndarray) -> np.ndarray:
+    """Heads, each shorter than its stream's first prompt."""
+    return np.minimum(head, path.input[np.cumsum(turns) - turns] - 1)
 
 
 def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.ndarray]:
@@ -143,7 +149,7 @@ def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.
 
     turns = np.minimum(quantile(_table("AGENT_TURNS"), draw("turns")), profile.turns_max)
     first = quantile(_table("AGENT_FIRST"), draw("first"))
-    head = np.minimum(quantile(_table("AGENT_HEAD"), draw("head")), first - 1)
+    head = quantile(_table("AGENT_HEAD"), draw("head")) // profile.context_divisor
     of = np.repeat(np.arange(len(name)), turns)
     turn = np.arange(len(of)) - np.repeat(np.cumsum(turns) - turns, turns)
 
@@ -154,7 +160,7 @@ def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.
     extern = quantile(_table("AGENT_EXTERN"), row_draw("growth"))
     wait_us = _whole_seconds_us(quantile(_table("AGENT_WAIT_MS"), row_draw("wait")))
     path = walk(profile, turns, first, [extern] * 3, output, Losses(0 * turns, 0 * turns), row_draw)
-    return _Streams(owner, head // profile.context_divisor, turns, output, wait_us, path), np.array(
+    return _Streams(owner, _within(head, path, turns), turns, output, wait_us, path), np.array(
         release, dtype=np.int64
     )
 

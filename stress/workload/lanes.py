@@ -97,7 +97,7 @@ def _play(sessions: Sessions, times: Times, session: int, share: int, now: int, 
     after = times.after[row]
     if len(rows) == 1:
         position = after - lo
-        position[after < lo] = -1
+        position[(after < lo) | (after >= root_hi)] = -1  # a first planned turn joins no sub-agent
     else:
         position = np.searchsorted(row, after)
         position[(after < lo) | (row[np.minimum(position, len(row) - 1)] != after)] = -1
