@@ -19,11 +19,14 @@ HISTORY_LINES = 20
 _KEPT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
 
 
+# A request's own operations say enough by their name; in the others the step tells whose pages they were.
+_OWN_KINDS = frozenset({"checkpoint", "finish", "abort", "retract"})
+
+
 def blame(cause: Cause) -> str:
-    """`checkpoint of request 4`, or the operation with the engine's word for the step."""
-    if cause.rid >= 0:
-        return f"{cause.kind} of request {cause.rid}"
-    return f"{cause.kind}, {cause.step}" if cause.step else cause.kind
+    """`checkpoint of request 4`, or `extend of request 4, cache eviction`, or `results_end`."""
+    who = f"{cause.kind} of request {cause.rid}" if cause.rid >= 0 else cause.kind
+    return f"{who}, {cause.step}" if cause.step and cause.kind not in _OWN_KINDS else who
 
 
 class History:
@@ -91,7 +94,8 @@ class History:
         return self._edge_line(event, source, int(event.pages[at[0]]), int(event.peers[at[0]]))
 
     def _edge_line(self, event: Event, source: str, page: int, peer: int) -> str | None:
-        number, why = event.cause.operation, blame(event.cause)
+        cause = event.cause
+        number, why = cause.operation, blame(cause)
         mapped = peer != self._shadow.edge_into[event.pool].no_peer
         if event.kind is EventKind.BIND:
             return (
@@ -100,6 +104,7 @@ class History:
                 else None
             )
         if mapped:
+            why = f"{why}, {cause.step}" if cause.step and cause.kind in _OWN_KINDS else why
             return f"{number} {event.method} read {event.pool} page {peer} at {source} page {page} ({why})"
         return f"{number} {event.method} read no peer ({why})"
 

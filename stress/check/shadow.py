@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.history import History
 from stress.check.rules import RULES
-from stress.check.rules.rule import Violation
+from stress.check.rules.rule import Rule, Violation
 from stress.check.state import Shadow
 from stress.result import Finding
 
@@ -56,22 +56,25 @@ class Ledger:
         self._call = (0, 0)
         self._seen: set[tuple[str, str]] = set()
         self._listeners: list[Callable[[Event], None]] = []
-        self._rules = [r() for r in RULES if r.level <= level and (rules is None or r.id in rules)]
+        self._wanted = {rule.id for rule in RULES} if rules is None else set(rules)
+        self._rules = [r() for r in RULES if r.level <= level and self._wanted & {r.id, *r.also}]
         self.limit_to(observes)
 
     def limit_to(self, observes: Iterable[str]) -> None:
         """Drops the rules that need an observation which is not among `observes`."""
         seen = frozenset(observes)
         self._rules = [rule for rule in self._rules if rule.needs <= seen]
+        self._index()
+
+    def _index(self) -> None:
         self._by_kind = {kind: [r for r in self._rules if kind in r.kinds] for kind in EventKind}
-        self._in_force = {rule.id for rule in self._rules}
         self._at_close = [r for r in self._rules if r.closes]
         self._at_end = [r for r in self._rules if r.ends]
 
     @property
     def rules_watched(self) -> list[str]:
         """Rules in force, in the order of their numbers."""
-        return list(dict.fromkeys(rule.id for rule in self._rules))
+        return list(dict.fromkeys(rule.id for rule in self._rules if rule.id in self._wanted))
 
     @property
     def operation(self) -> int:
@@ -93,7 +96,10 @@ class Ledger:
         self.history.record(event)
         self.shadow.look(event)
         for rule in self._by_kind[event.kind]:
-            self._run(rule, rule.check, event)
+            try:
+                rule.check(event, self.shadow, self._report)
+            except Exception:
+                self._drop(rule)
         if event.kind is EventKind.GROUP_END:
             for rule in self._at_close:
                 self._run(rule, rule.close, self.shadow.pools[event.pool], event)
@@ -130,15 +136,17 @@ class Ledger:
                     self._run(rule, rule.close, pool, None)
                 pool.close()
 
-    def _run(self, rule, check, *arguments) -> None:
+    def _run(self, rule: Rule, check: Callable, *arguments) -> None:
         try:
             check(*arguments, self.shadow, self._report)
         except Exception:
-            self._crash(f"rule {rule.id}")
-            self._rules.remove(rule)
-            for rules in (*self._by_kind.values(), self._at_close, self._at_end):
-                if rule in rules:
-                    rules.remove(rule)
+            self._drop(rule)
+
+    def _drop(self, rule: Rule) -> None:
+        """A rule that raised says nothing more. New lists: the old ones are being walked."""
+        self._crash(f"rule {rule.id}")
+        self._rules = [r for r in self._rules if r is not rule]
+        self._index()
 
     def _crash(self, where: str) -> None:
         if not self.crashed:
@@ -146,7 +154,7 @@ class Ledger:
 
     def _report(self, violation: Violation) -> None:
         rule, pool = violation.rule, violation.pool
-        if rule not in self._in_force:
+        if rule not in self._wanted:
             return
         self.findings[rule] = self.findings.get(rule, 0) + violation.count
         cause: Cause | None = violation.cause

@@ -24,6 +24,7 @@ _ALLOCATES = frozenset({"extend", "reserve"})
 class PrivatePages(Rule):
     id = "I6"
     title = "a request that has ended owns nothing"
+    also = frozenset({"I13"})
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
     kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
 

@@ -39,6 +39,7 @@ class Rule:
 
     id = ""
     title = ""
+    also: frozenset[str] = frozenset()  # other rules in whose name it reports
     needs: frozenset[str] = frozenset()
     level = 1
     kinds: frozenset[EventKind] = frozenset()
