@@ -2,8 +2,9 @@
 
     python scripts/make_tables.py TRACE > stress/workload/tables.py
 
-Root requests only, except for the AGENT tables. Rows are grouped by session class (turns), by growth level (mean growth of
-the session's steps that lose no prefix) and by wait level (median wait), so that drawn sessions keep those ties.
+Root requests only, except for the AGENT tables. Rows are grouped by session class (turns), growth level (mean log of
+new tokens of the steps that lose no prefix), output level and wait level (mean, waits capped at 300 s), so that drawn
+sessions keep those ties. Level means are shrunk to the mean of all, or short sessions would fill both ends.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ OUT_EDGES = [120, 400, 1200]
 EARLY_EDGES = [25_000, 50_000]
 LOSS_EDGE = 100_000
 BANDS = [50_000, 100_000, 140_000, 150_000, 160_000, 170_000, 200_000, 400_000]
-LEVELS, WAIT_LEVELS, PRIOR_STEPS = 6, 12, 10
-WAIT_CAP_US = 300_000_000
+LEVELS, WAIT_LEVELS, PRIOR_STEPS = 6, 12, 5
+WAIT_CAP_US, OUTPUT_CAP = 300_000_000, 5_000
 
 
 def quantiles(values) -> list[int]:
@@ -75,6 +76,8 @@ class Rows:
         steps = np.bincount(self.of, minlength=s.count)
         new = s.input[self.step] - s.keep[self.step] * 64
         self.level = level_of(_shrunk_mean(self.of, np.log(np.maximum(new, 1)), ~self.loss, s.count), LEVELS)
+        capped = np.minimum(s.output[self.at], OUTPUT_CAP)
+        self.out_level = level_of(_shrunk_mean(self.session, capped, capped > 0, s.count), LEVELS)
         wait = np.minimum(s.wait_us[self.step], WAIT_CAP_US)
         self.wait_level = level_of(_shrunk_mean(self.of, wait, steps[self.of] > 0, s.count), WAIT_LEVELS)
 
@@ -95,6 +98,9 @@ def session_tables(r: Rows) -> dict:
         ]
         for c in range(TURN_CLASSES)
     ]
+    out["OUT_LEVEL_COUNTS"] = [
+        np.bincount(r.out_level[r.level == g], minlength=LEVELS).tolist() for g in range(LEVELS)
+    ]
     out["WAIT_LEVEL_COUNTS"] = [
         np.bincount(r.wait_level[r.turn_class == c], minlength=WAIT_LEVELS).tolist()
         for c in range(TURN_CLASSES)
@@ -111,7 +117,7 @@ def step_tables(r: Rows) -> dict:
         "END_PPM": [int(r.end[r.at][r.wait_level[r.session] == g].mean() * 1e6) for g in range(WAIT_LEVELS)]
     }
     out["OUTPUT"] = [
-        [quantiles(s.output[r.at][(r.level[r.session] == g) & (r.end[r.at] == e)]) for e in (False, True)]
+        [quantiles(s.output[r.at][(r.out_level[r.session] == g) & (r.end[r.at] == e)]) for e in (False, True)]
         for g in range(LEVELS)
     ]
     out["EXTERN"] = [
@@ -183,13 +189,13 @@ def agent_tables(r: Rows) -> dict:
     }  # fmt: skip
 
 
-HEADER = '''"""Integer quantile tables of real agentic sessions, for the generator. Made by scripts/make_tables.py; do not edit.
+HEADER = '''"""Integer quantile tables of real agentic sessions. Made by scripts/make_tables.py; do not edit.
 
-Figures counted from {sessions} Claude Code sessions ({rows} root requests) of callanjfox/kv-cache-tester (commit 94f6046,
-Apache-2.0); the trace itself is not part of this file. A row of {points} numbers holds the values at the shares GRID / 65536.
-First axes: turn class (TURN_EDGES), growth level, wait level; second axes: fresh or resumed, after a tool or after an end
-of turn, context (EARLY_EDGES) and class of the last output (OUT_EDGES); losses: fresh or resumed x context (BANDS), rewrite or
-compaction, context (LOSS_EDGE).
+Figures counted from {sessions} Claude Code sessions ({rows} root requests) of callanjfox/kv-cache-tester (commit
+94f6046, Apache-2.0); the trace itself is not part of this file. A row of {points} numbers holds the values at the
+shares GRID / 65536. First axes: turn class (TURN_EDGES), growth, output or wait level; then: fresh or resumed, after a
+tool or after an end of turn, context (EARLY_EDGES), class of the last output (OUT_EDGES). Losses: fresh or resumed x
+context (BANDS); rewrite or compaction x context (LOSS_EDGE).
 """
 
 # fmt: off

@@ -1,18 +1,18 @@
 """Open loop: every request arrives at its recorded time / speed, whether the ones before it have ended or not.
 
-A trace on one clock (Mooncake) has its 3 s grid smeared: the rows that share a grid point spread evenly, in order, up to
-the next one. Sessions with clocks of their own (Weka, generated) start at seeded moments over ``duration_s``, in seeded
-order. A trace with fewer requests than asked gives fewer; it is not replayed.
+A trace on one clock (Mooncake) has its 3 s grid smeared: the rows that share a grid point spread evenly, in order, up
+to the next one. Sessions with clocks of their own (Weka, generated) start at seeded moments over ``duration_s``. A
+trace with fewer requests than asked gives fewer; it is not replayed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from stress.words import below, split, words
 from stress.workload.lanes import Placed
 from stress.workload.service import Times
 from stress.workload.sessions import Sessions
-from stress.words import below, split, words
 
 GRID_US = 100_000  # stamps closer than this are one grid point (Mooncake jitters by 1 ms)
 

@@ -1,11 +1,11 @@
 """How a context changes from turn to turn: it grows, drops a few blocks of its tail, or loses its prefix.
 
     growth      keeps the whole blocks (5 % drop the last ones, re-tokenised) and adds output + what came from outside
-    rewrite     keeps about the head and rewrites the rest at a similar length: a tail freed and a tail taken in one step
+    rewrite     keeps about the head and rewrites the rest at a similar length: a tail freed, a tail taken at once
     compaction  the same at less than 70 % of the length; also where the context would pass ``prompt_max``
     return      goes back to the context before the last loss (interleaved streams) and grows from there
 
-Block ids are epoch << 24 | position: a step that breaks the chain opens an epoch, so an id names one prefix of a stream.
+Block ids are epoch << 24 | position: a step that breaks the chain opens an epoch, so an id names one prefix.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stress.words import below, chance
 from stress.workload import tables
 from stress.workload.draw import quantile
-from stress.words import below, chance
 
 BLOCK_TOKENS = 64
 _POSITION_BITS, _STREAM_BITS = 24, 44

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.workload import tables
 from stress.words import below
+from stress.workload import tables
 
 _GRID = np.array(tables.GRID, dtype=np.int64)
 _WIDTH = np.diff(_GRID)

@@ -1,8 +1,9 @@
 """Agentic sessions drawn from the tables: what the allocator sees of real ones, without the trace.
 
-Ties that matter and are kept: turns x first input x growth (sessions that stop early grow fast), output and wait by what
-ended the turn before, lag 1 of growth, output and wait, all three kinds of prefix loss (context.py), sub-agents with a
-head of their own that the parent waits for. Session j depends on (seed, j) alone, so more sessions never change a session.
+Ties that matter and are kept: turns x first input x growth (sessions that stop early grow fast), output and wait
+by what ended the turn before, lag 1 of growth, output and wait, all three kinds of prefix loss (context.py),
+sub-agents with a head of their own that the parent waits for. Session j depends on (seed, j) alone, so more
+sessions never change a session.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stress.words import below, chance, split, words
 from stress.workload import tables
 from stress.workload.context import BLOCK_TOKENS, Losses, Walk, walk
 from stress.workload.draw import quantile, sticky, weighted
 from stress.workload.errors import WorkloadError
 from stress.workload.sessions import Sessions
-from stress.words import below, chance, split, words
 
 
 def _table(name: str) -> np.ndarray:
@@ -39,7 +40,7 @@ PROFILES = {
     "generated:agentic": Profile(),
     "generated:agentic-small": Profile(28, 8, 40, 300, 6_000, 250_000),
 }
-_AGAIN_PPM = {"growth": 200_000, "output": 360_000, "wait": 260_000}  # a draw repeats the one before
+_AGAIN_PPM = {"growth": 200_000, "output": 270_000, "wait": 260_000}  # a draw repeats the one before
 _OUTPUT_FOLLOWS_GROWTH_PPM = 200_000
 _WAIT_FOLLOWS_GROWTH_PPM = 150_000
 _AGENT = 1 << 20  # sub-agents draw as pseudo-sessions session * _AGENT + number
@@ -90,7 +91,8 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
     kind = np.searchsorted(tables.TURN_EDGES, turns, side="left")
     first = quantile(_table("FIRST"), draw("first"), kind)
     resumed = (first > tables.RESUMED).astype(np.int64)
-    level = weighted(_table("LEVEL_COUNTS") + 0, draw("level"), kind, resumed)
+    level = weighted(_table("LEVEL_COUNTS"), draw("level"), kind, resumed)
+    out_level = weighted(_table("OUT_LEVEL_COUNTS"), draw("output"), level)
     wait_level = weighted(_table("WAIT_LEVEL_COUNTS"), draw("wait"), kind)
     head = quantile(_table("HEAD"), draw("head")) // profile.context_divisor
     turns = np.minimum(turns, profile.turns_max)
@@ -108,7 +110,7 @@ def _roots(profile: Profile, seed: int, count: int) -> _Streams:
     follows = chance(row_draw("output/follows"), _OUTPUT_FOLLOWS_GROWTH_PPM)
     output_word = np.where(follows, growth_word, tied("output"))
     ended = chance(row_draw("end"), _table("END_PPM")[wait_level[of]])
-    output = quantile(_table("OUTPUT"), output_word, level[of], ended.astype(np.int64))
+    output = quantile(_table("OUTPUT"), output_word, out_level[of], ended.astype(np.int64))
     output = np.maximum(output // profile.output_divisor, 1)
     before = np.concatenate(([0], output[:-1])) * profile.output_divisor
     out_class = np.searchsorted(tables.OUT_EDGES, before, side="right")

@@ -1,7 +1,7 @@
 """Page keys of one request at a time, from keep/new runs: int64 > 0, chained over the prefix, one for each page.
 
-Equal keys <=> same namespace and same text up to the page's end (up to a 2**-62 chance a pair). A block chain H[j] sums
-mixed (id, position) words, so it extends by a cumulative sum over the NEW blocks of a turn only, whatever the ids' habits.
+Equal keys <=> same namespace and same text up to the page's end (up to a 2**-62 chance a pair). A block chain H[j]
+sums mixed (id, position) words, so it extends by a cumulative sum over the NEW blocks of a turn, whatever the ids.
 
     page >= block   page p ends with block (p+1)*page/block - 1: its chain word is the key
     page <  block   part q of block j: the chain word of j mixed with q
@@ -16,9 +16,9 @@ from collections import OrderedDict
 
 import numpy as np
 
+from stress.words import mix, split, words
 from stress.workload.errors import WorkloadError
 from stress.workload.sessions import Sessions
-from stress.words import mix, split, words
 
 _CHAIN, _HEAD, _PRIVATE, _PLAY = (split(0, f"key/{name}") for name in ("chain", "head", "private", "play"))
 _ONE = np.uint64(1)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stress.words import below, split, words
 from stress.workload.service import Times
 from stress.workload.sessions import Sessions
-from stress.words import below, split, words
 
 CHECK_PLAYS = 32  # how often the lanes ask whether enough requests have started
 LANE_RAMP_US = 1_000_000  # the lanes' first arrivals spread over this

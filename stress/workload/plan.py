@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stress.words import below, chance, hash_ids, split, words
 from stress.workload.arrivals import place_arrivals
 from stress.workload.errors import WorkloadError
 from stress.workload.generator import generate_sessions, generated_profile
@@ -21,7 +22,6 @@ from stress.workload.readers import read_trace
 from stress.workload.service import nominal_times
 from stress.workload.sessions import Sessions
 from stress.workload.tokens import page_tokens
-from stress.words import below, chance, hash_ids, split, words
 
 CANCEL_NONE, CANCEL_QUEUE, CANCEL_PREFILL, CANCEL_DECODE, CANCEL_RESULT = range(5)
 # Shares of cancels of a million: in queue 20 %, in prefill 30 %, in decode 25 %, in result processing 25 %.

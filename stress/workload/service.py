@@ -3,10 +3,10 @@
 service = FIXED_STEPS x step + new prompt tokens / prefill rate + 5/4 x output x step / accepted tokens a step
 
 The fixed steps are what a request pays however short it is: the step in flight when it arrives, its own first chunk,
-the way in and out. A quarter is what the prefill chunks of the others on its rank add to the steps that it decodes in: the
-share of the time that prefill takes in the motivating run, where a rank gets 1,431 requests of 0.3 s in 3,628 s and
-loads or recomputes what was evicted. Inside a session a turn starts ``wait`` after the end of what releases it; a root turn
-that sub-agents join starts after the last of them.
+the way in and out. A quarter is what the prefill chunks of the others on its rank add to the steps that it decodes
+in: a rank of the motivating run gets 1,431 requests of 0.3 s of prefill in 3,628 s, and what was evicted again.
+Inside a session a turn starts ``wait`` after the end of what releases it; a root turn that sub-agents join starts
+after the last of them.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from stress.words import below, chance, hash_ids, mix, split, words
 from stress.workload.draw import quantile, sticky, weighted
 from stress.workload.generator import PROFILES, generate_sessions
 from stress.workload.info import _expand
-from stress.workload.words import below, chance, hash_ids, mix, split, words
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,9 @@ def test_more_sessions_never_change_a_session():
     for name in ("input", "output", "keep", "wait_us"):
         assert np.array_equal(getattr(few, name), getattr(many, name)[:rows]), name
     runs = len(few.run_start)
-    assert np.array_equal(few.run_start, many.run_start[:runs]) and np.array_equal(few.run_count, many.run_count[:runs])
+    assert np.array_equal(few.run_start, many.run_start[:runs]) and np.array_equal(
+        few.run_count, many.run_count[:runs]
+    )
     assert np.array_equal(few.stream_head, many.stream_head[: len(few.stream_head)])
 
 

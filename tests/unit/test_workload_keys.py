@@ -47,11 +47,7 @@ def names(plan, i):
     ids = expand(s, row, stream)
     full_blocks, named = prompt // block, min(prompt, len(ids) * block)
     more, more_named = None, 0
-    if (
-        row + 1 < s.stream_row[stream + 1]
-        and s.keep[row + 1] >= full_blocks
-        and s.input[row + 1] >= total
-    ):
+    if row + 1 < s.stream_row[stream + 1] and s.keep[row + 1] >= full_blocks and s.input[row + 1] >= total:
         more = expand(s, row + 1, stream)
         more_named, named = min(int(s.input[row + 1]), len(more) * block), min(named, full_blocks * block)
     out = []
@@ -111,7 +107,10 @@ def test_the_tail_page_is_private():
 
 
 def test_any_order_of_calls_gives_the_same_keys():
-    plan, other = plan_of("generated:agentic-small", requests=150), plan_of("generated:agentic-small", requests=150)
+    plan, other = (
+        plan_of("generated:agentic-small", requests=150),
+        plan_of("generated:agentic-small", requests=150),
+    )
     forward = [plan.keys(i) for i in range(plan.n)]
     order = np.random.default_rng(0).permutation(plan.n)
     for i in order.tolist():
@@ -141,7 +140,9 @@ def test_tokens_name_their_page(page_size):
     from stress.workload.tokens import page_tokens
 
     keys = np.array([2, 4, 2**62 + 5, 2**63 - 1, 1 << 21, 1 << 42, 3], dtype=np.int64)
-    pages = [tuple(page_tokens(keys, page_size, p * page_size, (p + 1) * page_size)) for p in range(len(keys))]
+    pages = [
+        tuple(page_tokens(keys, page_size, p * page_size, (p + 1) * page_size)) for p in range(len(keys))
+    ]
     assert len(set(pages)) == len(keys)
     part = page_tokens(keys, page_size, page_size - 1, page_size + 2)
     assert part.tolist() == [pages[0][-1], *pages[1][:2]]

@@ -12,10 +12,21 @@ from stress.workload.info import trace_info
 from stress.workload.readers import read_trace
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-ARRAYS = (
-    "session_stream stream_row stream_head stream_after stream_join input output keep wait_us arrival_us "
-    "run_row run_start run_count"
-).split()
+ARRAYS = [
+    "session_stream",
+    "stream_row",
+    "stream_head",
+    "stream_after",
+    "stream_join",
+    "input",
+    "output",
+    "keep",
+    "wait_us",
+    "arrival_us",
+    "run_row",
+    "run_start",
+    "run_count",
+]
 
 
 def rows_of(name):

@@ -28,7 +28,7 @@ _CURE = (
 
 
 def read_trace(path: str, on_bad_row: str = "fail") -> Sessions:
-    """The sessions of a trace file. ``on_bad_row``: "fail" raises at the first bad row, "skip" counts and leaves out."""
+    """The sessions of a trace file. ``on_bad_row``: "fail" raises at a bad row, "skip" counts and leaves it out."""
     if on_bad_row not in ("fail", "skip"):
         raise WorkloadError(f'workload.on_bad_row = {on_bad_row!r}: use "fail" or "skip"')
     source = open_source(path)

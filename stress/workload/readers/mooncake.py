@@ -1,8 +1,9 @@
-"""Mooncake JSONL: timestamp in ms, 512-token blocks, global chained ids, ceil(input/512) ids (the last names a partial block).
+"""Mooncake JSONL: timestamp in ms, 512-token blocks, global chained ids, ceil(input/512) of them.
 
-A row has no session, so turns are guessed: a row goes on from the request that last used its deepest known block, if it
-holds every full block of that request's prompt and shares more than the first block (which all rows share); else it opens
-a session. Waits are the recorded gaps between arrivals, service included, as no end was recorded.
+The last id names a partial block. A row has no session, so turns are guessed: a row goes on from the request that
+last used its deepest known block, if it holds every full block of that request's prompt and shares more than the
+first block (which all rows share); else it opens a session. Waits are the recorded gaps between arrivals, service
+included, as no end was recorded.
 """
 
 from __future__ import annotations

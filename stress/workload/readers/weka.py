@@ -1,9 +1,9 @@
 """Weka / kv-cache-tester traces of Claude Code sessions, raw or packed: seconds, 64-token blocks, floor(in/64) ids.
 
-Ids are private to a trace, so sessions share nothing but the head of tools + system prompt. A sub-agent's marker carries
-the moment of its END (start = t - duration_ms); its own times count from the marker's zero, or are absolute in later
-corpora. It is released by the root request before it and joined by the next one, unless it was launched asynchronously
-(no duration). A bad request is left out by itself where its ids are sound, else with what follows in its stream.
+Ids are private to a trace, so sessions share nothing but the head of tools + system prompt. A sub-agent's marker
+carries the moment of its END (start = t - duration_ms); its own times count from 0, or are absolute in later corpora.
+It is released by the root request before it and joined by the next one, unless it was launched asynchronously (no
+duration). A bad request is left out by itself where its ids are sound, else with what follows in its stream.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class _Reader:
     def _trace(self, line: int, text: bytes) -> None:
         trace = self._decode(_TRACE, line, text)
         if trace.block_size < 1 or (self.block and trace.block_size != self.block):
-            reason = f"{trace.block_size}, the traces above have {self.block or 'a positive size'}; split the file by block size"
+            reason = f"{trace.block_size}, expected {self.block or '1 or more'}; split the file by block size"
             raise TraceError(self.source.path, line, "block_size", reason)
         if self.builder is None:
             self.block = trace.block_size
