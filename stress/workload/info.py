@@ -48,7 +48,7 @@ def prefix_hit(sessions: Sessions) -> float:
         held[sessions.first_rows()] = 0
         return int(held.sum()) / int(sessions.input.sum())
     rows = sorted(range(sessions.rows), key=lambda row: (int(sessions.arrival_us[row]), row))
-    ids = _expand(sessions)
+    ids = expand_ids(sessions)
     seen: set[int] = set()
     held_tokens = 0
     for row in rows:
@@ -62,7 +62,7 @@ def prefix_hit(sessions: Sessions) -> float:
     return held_tokens / int(sessions.input.sum())
 
 
-def _expand(sessions: Sessions) -> list[list[int]]:
+def expand_ids(sessions: Sessions) -> list[list[int]]:
     """Block ids of every row: only for traces of shared ids, whose rows are short."""
     out: list[list[int]] = []
     first = sessions.first_rows()

@@ -105,6 +105,9 @@ def _play(sessions: Sessions, times: Times, session: int, share: int, now: int, 
 
 
 def _join(parts, plays: int) -> Placed:
+    """The plays one after another; ``parts`` may be empty."""
+    if not parts:
+        return Placed(*(np.empty(0, dtype=np.int64) for _ in range(4)), plays)
     lengths = np.array([len(p[0]) for p in parts], dtype=np.int64)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     after = np.concatenate([p[2] for p in parts])

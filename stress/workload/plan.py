@@ -145,6 +145,10 @@ def _cut(
     order = np.lexsort((turn, placed.play, placed.start_us))
     order = order[placed.start_us[order] < round(workload.duration_s * 1_000_000)][: int(workload.requests)]
     n = len(order)
+    if not n:
+        raise WorkloadError(
+            f"workload.duration_s = {workload.duration_s!r}: no request starts before it; raise it"
+        )
     where = np.full(len(placed.row) + 1, -1, dtype=np.int64)
     where[order] = np.arange(n)
     row, play, turn = placed.row[order], placed.play[order], turn[order]

@@ -6,7 +6,7 @@ import pytest
 from stress.words import below, chance, hash_ids, mix, split, words
 from stress.workload.draw import quantile, sticky, weighted
 from stress.workload.generator import PROFILES, generate_sessions
-from stress.workload.info import _expand
+from stress.workload.info import expand_ids
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_ids_are_chained(small):
     streams = small.row_stream()
     session = np.searchsorted(small.session_stream, streams, side="right") - 1
     place = {}
-    for row, ids in enumerate(_expand(small)):
+    for row, ids in enumerate(expand_ids(small)):
         for p, one in enumerate(ids):
             where = (p, ids[p - 1] if p else -1, int(streams[row]))
             assert place.setdefault((int(session[row]), one), where) == where

@@ -220,6 +220,11 @@ def test_files_that_are_no_trace(tmp_path):
     for data in (whole, packed, (FIXTURES / "weka_raw.json").read_bytes()):
         error = error_of(put("cut.json", data[: len(data) * 5 // 6]))
         assert "middle of a row" in str(error), error
+    alone = gzip.decompress((FIXTURES / "weka_raw_one.json.gz").read_bytes())
+    assert "middle of a row" in str(error_of(put("alone.json", alone[:-40])))
+    spread = (FIXTURES / "weka_raw.json").read_bytes().replace(b'"t": 60.0', b'"t": x60.0')
+    error = error_of(put("spread.json", spread))
+    assert error.line == 1 + spread[: spread.index(b"x60.0")].count(b"\n") and "not JSON" in str(error)
     for on_bad_row in ("fail", "skip"):
         assert "1" in str(error_of(put("one", b'{"timestamp": 1, "input_length": 0}\n'), on_bad_row))
     assert read_trace(put("cut.jsonl", whole[:-20]), "skip").rows_skipped == 1
@@ -228,3 +233,33 @@ def test_files_that_are_no_trace(tmp_path):
 def test_on_bad_row_is_checked():
     with pytest.raises(WorkloadError, match='use "fail" or "skip"'):
         read_trace(FIXTURES / "mooncake.jsonl", "ignore")
+
+
+@pytest.mark.parametrize("name", ["mooncake.jsonl", "weka_packed.jsonl", "weka_raw.json"])
+def test_damaged_bytes_give_one_line_or_a_sound_trace(name, tmp_path):
+    data, rng, raised = (FIXTURES / name).read_bytes(), np.random.default_rng(5), 0
+    values = [b"-1", b"99999999999999999999", b"1e400", b"null", b'"a"', b"[]", b"1.5", b"{}", b"9999999999"]
+    digits = [i for i, byte in enumerate(data) if 48 <= byte <= 57]
+    path = tmp_path / "damaged"
+    for kind in range(120):
+        at, damaged = int(rng.integers(len(data))), bytearray(data)
+        if kind % 4 == 0:
+            damaged = damaged[:at]
+        elif kind % 4 == 1:
+            damaged[at : at + 1] = bytes(rng.integers(0, 256, 3).tolist())
+        elif kind % 4 == 2:
+            del damaged[at : at + 9]
+        else:
+            at = digits[at % len(digits)]
+            damaged[at : at + 1] = values[kind // 4 % len(values)]
+        path.write_bytes(damaged)
+        for on_bad_row in ("fail", "skip"):
+            try:
+                s = read_trace(path, on_bad_row)
+            except TraceError as error:
+                raised += 1
+                assert "\n" not in str(error) and str(error).startswith(str(path)) and len(str(error)) < 500
+            else:
+                assert (s.input > 0).all() and (s.output > 0).all() and (s.keep >= 0).all()
+                assert (s.wait_us >= 0).all() and (np.diff(s.run_row) >= 0).all()
+    assert raised > 60

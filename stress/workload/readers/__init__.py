@@ -37,10 +37,12 @@ def read_trace(path: str, on_bad_row: str = "fail") -> Sessions:
 
 def trace_format(source: Source) -> str:
     """ "weka raw", "weka packed" or "mooncake", from the first row that decodes."""
-    for _, text in source.first_documents():
+    broken: TraceError | None = None
+    for line, text in source.first_documents():
         try:
             row = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            broken = broken or source.cut(line, error)
             continue
         if isinstance(row, dict) and "requests" in row:
             return "weka packed" if b'"keep"' in text else "weka raw"
@@ -55,6 +57,8 @@ def trace_format(source: Source) -> str:
                 (why for name, why in _REFUSED.items() if name in row), "no trace format has such rows"
             )
             raise TraceError(source.path, 1, "", f"{known}; {_CURE}")
+    if broken and source.data.lstrip()[:1] == b"{":
+        raise broken
     if b"," in source.data.split(b"\n", 1)[0] and source.data.lstrip()[:1] not in (b"{", b"["):
         raise TraceError(source.path, 1, "", f"a CSV trace has lengths but no block ids; {_CURE}")
     raise TraceError(source.path, 1, "", f"not a trace: no row is a JSON object; {_CURE}")

@@ -7,6 +7,7 @@ the file as a whole (missing, empty, a gzip that ends early, a cut inside the on
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,15 +62,13 @@ class Source:
         """The TraceError of a document that is no JSON: cut at the end of the file, or broken inside."""
         at_end = self._whole or (line == self._lines[-1][0] and not self.data.endswith(b"\n"))
         if at_end and "truncated" in str(error):
-            return TraceError(
-                self.path,
-                line,
-                field,
-                "the file ends in the middle of a row; fetch it again or cut that row off",
-            )
-        return TraceError(
-            self.path, line, field, f'not JSON ({error}); mend the row or set on_bad_row = "skip"'
-        )
+            reason = "the file ends in the middle of a row; fetch it again or cut that row off"
+            return TraceError(self.path, line, field, reason)
+        place = re.search(r"\(byte (\d+)\)", str(error))
+        if self._whole and place and not field:
+            line = 1 + self.data.count(b"\n", 0, int(place[1]))
+        cure = "mend it" if self._whole else 'mend the row or set on_bad_row = "skip"'
+        return TraceError(self.path, line, field, f"not JSON ({error}); {cure}")
 
 
 def open_source(path: str) -> Source:
