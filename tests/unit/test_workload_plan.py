@@ -210,7 +210,8 @@ def test_bad_rows_are_counted_in_the_plan(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"loop": "half"}, {"requests": 0}, {"duration_s": 0}, {"duration_s": 1e-6}, {"concurrency": 0}, {"speed": 0}, {"idle_cap_s": -1},
+        {"loop": "half"}, {"requests": 0}, {"duration_s": 0}, {"duration_s": 1e-6},
+        {"concurrency": 0}, {"speed": 0}, {"idle_cap_s": -1},
         {"namespaces": 0}, {"cancel_rate": 1.5}, {"start_within": [0.8, 0.2]}, {"trace": "generated:chat"},
         {"on_bad_row": "hide", "trace": str(FIXTURES / "mooncake.jsonl")}, {"ranks": 0},
     ],
