@@ -6,6 +6,7 @@ Reads the document alone, so that a report of an old run and the end of a new on
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -64,20 +65,18 @@ def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> N
             f"first finding of {arm}: {finding['rule']} in pool {finding['pool']}, rank {rank['rank']}, "
             f"operation {finding['operation']}, {finding['virtual_s']} s"
         )
-        console.print(f"  page {finding['page']}: {finding['message']}")
+        _print_wrapped(console, f"page {finding['page']}: {finding['message']}", 2)
         history = finding["history"]
         if len(history) > HISTORY_LINES:
             console.print(f"  ... {len(history) - HISTORY_LINES} earlier")
         for line in history[-HISTORY_LINES:]:
-            console.print(f"    {line}")
+            _print_wrapped(console, line, 4)
     erring = [rank for rank in entry["ranks"] if rank["first_error"]]
     if erring:
         error = erring[0]["first_error"]
         console.print()
-        console.print(
-            f"first error of {arm}: rank {erring[0]['rank']}, operation {error['operation']}: "
-            f"{error['kind']}: {error['message']}"
-        )
+        console.print(f"first error of {arm}: rank {erring[0]['rank']}, operation {error['operation']}")
+        _print_wrapped(console, f"{error['kind']}: {error['message']}", 2)
 
 
 def _print_verdict(console: Console, document: dict[str, Any]) -> None:
@@ -89,7 +88,7 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
     line.append(f" ({expected})")
     console.print(line)
     for reason in document["reasons"]:
-        console.print(f"  {reason}")
+        _print_wrapped(console, reason, 2)
     missing = document["coverage"]["missing"]
     if missing:
         console.print(f"marks never reached: {', '.join(missing)}")
@@ -102,3 +101,9 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
         console.print(f"digests  {' and '.join(digests)}")
     else:
         console.print(f"digest  {document['digest']}")
+
+
+def _print_wrapped(console: Console, text: str, indent: int) -> None:
+    """Text at an indent, what does not fit the line two further in."""
+    margin = " " * indent
+    console.print(textwrap.fill(text, WIDTH, initial_indent=margin, subsequent_indent=f"{margin}  "))
