@@ -17,13 +17,15 @@ from stress.engine.contract import Admission, Engine, RequestSpec
 from stress.operation import Kind, Operation, Rows
 from stress.result import Assertion
 
-SWEEP_OPERATIONS = 1000
+# Operations from one sweep to the next, by check level; a sweep never comes inside result processing.
+SWEEP_OPERATIONS = {2: 1000, 3: 1}
+NEVER = 1 << 62
 # Where upstream's assertion fires at the very end of the verb.
 _COUNTABLE = frozenset({Kind.RESULTS_END, Kind.EVICT_WINDOWS})
 
 
 class Operator:
-    """`probe`: stress.probe.Probe, or None at check level 0. `record` gets every operation before it runs."""
+    """`probe`: stress.probe.Probe, or None at `level` 0. `record` gets every operation before it runs."""
 
     def __init__(
         self,
@@ -31,14 +33,16 @@ class Operator:
         probe,
         record: Callable[[Operation], None],
         *,
+        level: int,
         count_asserts: bool,
-        sweep_operations: int = SWEEP_OPERATIONS,
     ) -> None:
         self._engine = engine
         self._probe = probe
         self._record = record
         self._count_asserts = count_asserts
-        self._sweep_operations = sweep_operations
+        self._sweep_operations = SWEEP_OPERATIONS.get(level, NEVER)
+        self._next_sweep = self._sweep_operations
+        self._in_results = False
         self.digest = Digest()
         self.number = 0
         self.asserts = 0
@@ -72,7 +76,8 @@ class Operator:
                 result = self._run(operation, verb, arguments)
             finally:
                 self._probe.end()
-            if self.number % self._sweep_operations == 0:
+            if self.number >= self._next_sweep and not self._in_results:
+                self._next_sweep = self.number + self._sweep_operations
                 self._probe.sweep()
         self.digest.operation(operation, result)
         return result
@@ -108,12 +113,14 @@ class Operator:
         self._issue(Kind.COMMIT, tuple(rows), self._engine.commit, rows)
 
     def results_begin(self) -> None:
+        self._in_results = True
         self._issue(Kind.RESULTS_BEGIN, (), self._engine.results_begin)
         if self._probe is not None:
             # The engine has just waited for the forward pass: on a GPU the copies of page ids have landed too.
             self._probe.settle()
 
     def results_end(self) -> None:
+        self._in_results = False
         self._issue(Kind.RESULTS_END, (), self._engine.results_end)
         self.digest.counts(self._engine.counts())
 

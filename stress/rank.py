@@ -66,7 +66,11 @@ class Rank:
         self.ledger.listen(self.coverage.observe)
         self.probe = Probe(engine, self.ledger) if config.check.level else None
         self.operator = Operator(
-            engine, self.probe, self._record, count_asserts=config.check.on_assert == "count"
+            engine,
+            self.probe,
+            self._record,
+            level=config.check.level,
+            count_asserts=config.check.on_assert == "count",
         )
         serving = config.serving
         planned = planned_requests(plan, spec.rank)
