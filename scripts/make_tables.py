@@ -218,8 +218,8 @@ def main(path: str) -> None:
     print(HEADER.format(sessions=rows.s.count, rows=len(rows.at), points=len(GRID)), end="")
     for name, value in tables.items():
         text = f"{name} = {json.dumps(value)}"
-        while len(text) > 110:
-            cut = text.rfind(" ", 0, 110)
+        while len(text) > 119:
+            cut = text.rfind(" ", 0, 119)
             print(text[:cut])
             text = "    " + text[cut + 1 :]
         print(text)

@@ -13,110 +13,17 @@ from typing import Any
 import msgspec
 
 from stress.workload.errors import TraceError
-from stress.workload.readers.mooncake import runs, split_path
+from stress.workload.readers.mooncake import split_path
 from stress.workload.readers.source import Source
+from stress.workload.readers.weka_stream import BadRequest, WekaRequest, WekaStream, WekaTrace
 from stress.workload.sessions import Sessions, SessionsBuilder
 
 _CURE = 'mend the row or set on_bad_row = "skip"'
 _LIMIT = 2**31
-_SECONDS_MAX = 10**10
-
-
-class WekaRequest(msgspec.Struct):
-    """A request, or a sub-agent marker (type "subagent") with requests of its own."""
-
-    t: float
-    type: str = "n"
-    prompt: int = msgspec.field(default=-1, name="in")
-    output: int = msgspec.field(default=-1, name="out")
-    hash_ids: list[int] | None = None
-    keep: int | None = None
-    new: list[tuple[int, int]] | None = None
-    api_time: float | None = None
-    think_time: float | None = None
-    duration_ms: float | None = None
-    tool_tokens: int | None = None
-    system_tokens: int | None = None
-    requests: list[msgspec.Raw] | None = None
-
-
-class WekaTrace(msgspec.Struct):
-    requests: list[msgspec.Raw]
-    block_size: int = 64
-    tool_tokens: int | None = None
-    system_tokens: int | None = None
 
 
 _TRACE = msgspec.json.Decoder(WekaTrace)
 _REQUEST = msgspec.json.Decoder(WekaRequest)
-
-
-class _Bad(Exception):
-    def __init__(self, field: str, reason: str, chained: bool = True):
-        super().__init__(reason)
-        self.field, self.reason, self.chained = field, reason, chained
-
-
-class _Stream:
-    """Checks the rows of one stream in order and packs raw ids into keep/new runs."""
-
-    def __init__(self, block: int):
-        self.block, self.blocks, self.latest = block, 0, 0.0
-        self.ids: list[int] = []
-        self.kept: int | None = None  # blocks kept by rows left out since the last good row
-        self.carried: list[tuple[int, int]] = []
-
-    def row(self, r: WekaRequest) -> tuple[int, list[tuple[int, int]]]:
-        """(keep, runs) against the last good row; raises _Bad."""
-        keep, new = self._packed(r)
-        if self.kept is not None:  # fold the rows left out in between
-            keep, new = min(self.kept, keep), _take(self.carried, keep - self.kept) + new
-        try:
-            self._check(r)
-        except _Bad:
-            self.kept, self.carried = keep, new
-            raise
-        self.kept, self.carried, self.latest = None, [], r.t
-        return keep, new
-
-    def _packed(self, r: WekaRequest) -> tuple[int, list[tuple[int, int]]]:
-        if r.hash_ids is not None:
-            ids = r.hash_ids
-            if ids and (min(ids) < 0 or max(ids) >= 2**62):
-                raise _Bad("hash_ids", "an id is not between 0 and 2**62", chained=False)
-            keep = _common(self.ids, ids)
-            new, count, self.ids = runs(ids, keep), len(ids), ids
-        elif r.keep is not None and r.new is not None:
-            keep, new = r.keep, list(r.new)
-            if not 0 <= keep <= self.blocks:
-                raise _Bad("keep", f"{keep} of {self.blocks} ids of the request before", chained=False)
-            if any(not (0 <= s < 2**62 and 0 < c < _LIMIT) for s, c in new):
-                raise _Bad("new", "a run is not [start >= 0, count >= 1]", chained=False)
-            count = keep + sum(c for _, c in new)
-        else:
-            raise _Bad("hash_ids", "missing, as are keep and new", chained=False)
-        self.blocks = count
-        return keep, new
-
-    def _check(self, r: WekaRequest) -> None:
-        if not 0 < r.prompt < _LIMIT:
-            raise _Bad(
-                "in",
-                f"{r.prompt} tokens, a prompt has 1 or more" if r.prompt != -1 else "missing or negative",
-            )
-        if not 0 <= r.output < _LIMIT:
-            raise _Bad("out", "missing or negative")
-        floor = r.prompt // self.block
-        if self.blocks not in (floor, -(-r.prompt // self.block)):
-            raise _Bad(
-                "hash_ids", f"{self.blocks} ids for {r.prompt} tokens, blocks of {self.block} make {floor}"
-            )
-        for name in ("t", "api_time", "think_time"):
-            seconds = getattr(r, name)
-            if seconds is not None and not 0 <= seconds < _SECONDS_MAX:
-                raise _Bad(name, f"{seconds:g} is not a time in seconds from 0")
-        if r.t < self.latest:
-            raise _Bad("t", f"{r.t:g} s is before the request above ({self.latest:g} s)")
 
 
 class _Reader:
@@ -159,7 +66,7 @@ class _Reader:
             self.block = trace.block_size
             self.builder = SessionsBuilder(self.block, ceil_tail=False, shared_ids=False, timed=False)
         root, agents = [], []
-        stream = _Stream(self.block)
+        stream = WekaStream(self.block)
         head = self._head(trace, "", line)
         for place, request in self._requests(trace.requests, "requests", line):
             if request.type == "subagent":
@@ -183,10 +90,10 @@ class _Reader:
                 self.skipped += len(raws) - index
                 return
 
-    def _row(self, stream: _Stream, request: WekaRequest, place: str, line: int):
+    def _row(self, stream: WekaStream, request: WekaRequest, place: str, line: int):
         try:
             return stream.row(request)
-        except _Bad as bad:
+        except BadRequest as bad:
             if not self.skip:
                 raise TraceError(
                     self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {_CURE}"
@@ -224,7 +131,7 @@ class _Reader:
             self._agent(place, marker, at, root, base, line)
 
     def _agent(self, place: str, marker: WekaRequest, at: int, root, base: int, line: int) -> None:
-        stream, rows, zero = _Stream(self.block), [], None
+        stream, rows, zero = WekaStream(self.block), [], None
         head = self._head(marker, f"{place}.", line)
         began = marker.t - (marker.duration_ms or 0) / 1000
         for inner, request in self._requests(marker.requests or [], f"{place}.requests", line):
@@ -271,26 +178,3 @@ def _wait(before: WekaRequest | None, now: WekaRequest) -> float:
 
 def _us(seconds: float) -> int:
     return round(seconds * 1_000_000)
-
-
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common prefix, by halving (lists compare in C)."""
-    lo, hi = 0, min(len(a), len(b))
-    while lo < hi:
-        mid = (lo + hi + 1) // 2
-        if a[lo:mid] == b[lo:mid]:
-            lo = mid
-        else:
-            hi = mid - 1
-    return lo
-
-
-def _take(new: list[tuple[int, int]], blocks: int) -> list[tuple[int, int]]:
-    """The first ``blocks`` ids of runs."""
-    out = []
-    for start, count in new:
-        if blocks <= 0:
-            break
-        out.append((start, min(count, blocks)))
-        blocks -= count
-    return out
