@@ -1,7 +1,7 @@
 """One stream of a Weka trace: its records, the checks of each request, and raw ids packed into keep/new runs.
 
-A request with a fault raises BadRequest. Where its ids are sound they are folded into the next good request's, so that a
-row left out leaves the chain of those after it whole.
+A request with a fault raises BadRequest. Where its ids are sound they are folded into the next good request's, so that
+a row left out leaves the chain of those after it whole.
 """
 
 from __future__ import annotations
