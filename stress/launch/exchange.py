@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from datetime import timedelta
 
 import torch
@@ -73,7 +74,7 @@ class GroupExchange:
         self.partial = False
         self._frame_bytes = FRAME_BYTES_MIN
         if host == LOOPBACK:
-            os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+            os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
         # Gloo would wait for an absent peer as long as for a late one, so all say first that they are here.
         store.set(f"here/{rank}", "")
         store.wait([f"here/{peer}" for peer in range(ranks)], _join_timeout(timeout_s))
