@@ -88,8 +88,10 @@ def _violations(ranks: list[RankResult]) -> list[str]:
 def _rank_doubts(result: RankResult) -> list[str]:
     reasons = []
     if result.status in ("lost", "stopped"):
-        why = f": {_brief(result.message)}" if result.message else ""
-        reasons.append(f"{result.status}{why}")
+        why = _brief(result.message)
+        reasons.append(
+            why if why.startswith(result.status) else f"{result.status}: {why}" if why else result.status
+        )
     elif result.status != "finished" and not (result.asserts or result.errors):
         reasons.append(f"{result.status}, with no assert and no error counted")
     if result.checker_crashed:

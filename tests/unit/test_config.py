@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stress.config import Config, ConfigError, config_names, from_dict, load_config
-from stress.config_checks import pages_needed
+from stress.config_checks import GENERATED, RELEASES, pages_needed
 
 
 @pytest.mark.parametrize("name", config_names())
@@ -200,3 +200,15 @@ def test_records_are_frozen():
 def test_a_misshapen_arms_table_is_refused(arms):
     with pytest.raises(ConfigError, match="arms"):
         from_dict({"name": "x", "arms": arms})
+
+
+def test_what_is_checked_before_ranks_start_is_what_they_know():
+    """The names are written down twice, so that a configuration is read without torch."""
+    from allocator.release import RELEASE_STRATEGIES
+    from stress.command.options import LAUNCHERS
+    from stress.launch import contract
+    from stress.workload.generator import PROFILES
+
+    assert tuple(RELEASE_STRATEGIES) == RELEASES
+    assert tuple(PROFILES) == tuple(f"generated:{name}" for name in GENERATED)
+    assert set(LAUNCHERS) == set(contract.LAUNCHERS)
