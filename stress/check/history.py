@@ -16,7 +16,7 @@ from stress.check.state import Shadow
 
 JOURNAL_EVENTS = 100_000
 HISTORY_LINES = 20
-_KEPT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
+JOURNALLED = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
 
 
 # A request's own operations say enough by their name; in the others the step tells whose pages they were.
@@ -37,9 +37,8 @@ class History:
         self._journal: deque[Event] = deque(maxlen=events)
 
     def record(self, event: Event) -> None:
-        """Keeps an event that moves pages."""
-        if event.kind in _KEPT:
-            self._journal.append(event)
+        """Keeps an event of a kind in JOURNALLED."""
+        self._journal.append(event)
 
     def reader_of(self, pool: str, page: int) -> tuple[str, int] | None:
         """For padding: the first source page (pool, page) whose entry was read as it; None: not padding, or none."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from stress.check.event import Cause, EdgeShape, PoolShape
 
+_NOTHING = np.empty(0, dtype=np.int64)
 _COUNTING = np.arange(1 << 16)
 
 
@@ -55,37 +56,44 @@ class PoolShadow:
         self.intents: list[Intent] = []
         self.returned: list[np.ndarray] = []
         # The pages of the event at hand: see `look`.
-        self.valid = self.outside = np.empty(0, dtype=np.int64)
+        self.valid = self.outside = _NOTHING
+        self.loaned = np.empty(0, dtype=bool)
+        self.loans = 0
         self.repeated: np.ndarray | None = None
         self._stamp = np.zeros(size, dtype=np.int64)
 
     def look(self, pages: np.ndarray) -> None:
-        """Splits the pages of a LEND, RETURN or direct INTENT into `valid` and `outside`; `repeated` is a mask over
-        `valid` of those that come again later in it, or None."""
+        """Sorts the pages of the event at hand: `valid` and `outside` of the pool; over `valid` the masks `loaned`,
+        those on loan (`loans` of them), and `repeated`, those that come again later in it, or None."""
         wrong = (pages - self.first).view(np.uint64) >= self.shape.pages
-        if wrong.any():
+        if np.count_nonzero(wrong):
             self.valid, self.outside = pages[~wrong], pages[wrong]
         else:
-            self.valid, self.outside = pages, pages[:0]
-        order = counting(len(self.valid))
-        self._stamp[self.valid] = order
-        repeated = self._stamp[self.valid] != order
-        self.repeated = repeated if repeated.any() else None
+            self.valid, self.outside = pages, _NOTHING
+        valid = self.valid
+        self.loaned = self.on_loan[valid]
+        self.loans = np.count_nonzero(self.loaned)
+        self.repeated = None
+        if len(valid) > 1:
+            order = counting(len(valid))
+            self._stamp[valid] = order
+            repeated = self._stamp[valid] != order
+            if np.count_nonzero(repeated):
+                self.repeated = repeated
 
     def inside(self, pages: np.ndarray) -> np.ndarray:
         """Those of the ids that the arrays have a place for: lendable pages and the null page."""
         wrong = pages.view(np.uint64) >= len(self.extra)
-        return pages[~wrong] if wrong.any() else pages
+        return pages[~wrong] if np.count_nonzero(wrong) else pages
 
     def lend(self, rid: int, cause_index: int) -> None:
         """Applies the pages of `look` as lent."""
         valid = self.valid
-        again = self.on_loan[valid]
-        if self.repeated is not None:
-            again = again | self.repeated
-        if again.any():
+        self.lent += len(valid)
+        if self.loans or self.repeated is not None:
+            again = self.loaned if self.repeated is None else self.loaned | self.repeated
             self._free_list_differs(valid[again], -1)
-        self.lent += len(valid) - int(np.count_nonzero(again))
+            self.lent -= int(np.count_nonzero(again))
         self.on_loan[valid] = True
         self.owner[valid] = rid
         self.lent_by[valid] = cause_index
@@ -101,12 +109,12 @@ class PoolShadow:
         """Applies the pages of `look` as returned. A page that was not on loan, came twice, or that the mask `held`
         says is still somebody's, stays as it is and counts as surplus on the target's free list."""
         valid = self.valid
-        good = self.on_loan[valid]
-        if self.repeated is not None:
-            good = good & ~self.repeated
-        if held is not None:
-            good = good & ~held
-        if not good.all():
+        if self.loans < len(valid) or self.repeated is not None or held is not None:
+            good = self.loaned
+            if self.repeated is not None:
+                good = good & ~self.repeated
+            if held is not None:
+                good = good & ~held
             self._free_list_differs(valid[~good], +1)
             valid = valid[good]
         self.on_loan[valid] = False
@@ -192,6 +200,8 @@ class EdgeShadow:
         had = self.is_page(old)
         old, owners = old[had], sources[had]
         self.peer[sources] = self.no_peer
+        if not len(old):
+            return old
         mine = old[self.holder[old] == owners]
         self.holder[mine] = -1
         self.mapped -= len(mine)
@@ -201,11 +211,11 @@ class EdgeShadow:
         """The source pages map to `peers` from now on; an entry that names no page of the target means none."""
         self.unmap(sources)
         named = self.is_page(peers)
-        if not named.all():
+        if np.count_nonzero(named) < len(peers):
             sources, peers = sources[named], peers[named]
         self.peer[sources] = peers
         taken = self.holder[peers] >= 0
-        if taken.any():
+        if np.count_nonzero(taken):
             for source, target in zip(sources[taken].tolist(), peers[taken].tolist(), strict=True):
                 self.doubled.append((source, int(self.holder[target]), target))
         self.holder[peers] = sources

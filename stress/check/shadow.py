@@ -10,13 +10,25 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
-from stress.check.history import History
+from stress.check.history import JOURNALLED, History
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
-from stress.check.state import Shadow
+from stress.check.state import LOOKED_AT, Shadow
 from stress.result import Finding
+
+
+class _Plan(NamedTuple):
+    """What is done with the events of one kind."""
+
+    journalled: bool
+    looked_at: bool
+    checks: list[tuple[Rule, Callable]]
+    closing: list[Rule]
+    apply: Callable[[Event], None] | None
+
 
 ALL_OBSERVATIONS = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
 
@@ -53,7 +65,7 @@ class Ledger:
         self._lost = False
         self._noticed = 0
         self._at_us = 0
-        self._call = (0, 0)
+        self._call = 0
         self._seen: set[tuple[str, str]] = set()
         self._listeners: list[Callable[[Event], None]] = []
         self._wanted = {rule.id for rule in RULES} if rules is None else set(rules)
@@ -67,9 +79,19 @@ class Ledger:
         self._index()
 
     def _index(self) -> None:
-        self._by_kind = {kind: [r for r in self._rules if kind in r.kinds] for kind in EventKind}
-        self._at_close = [r for r in self._rules if r.closes]
-        self._at_end = [r for r in self._rules if r.ends]
+        """What is to be done with an event of each kind, looked up once per event."""
+        self._at_close = [rule for rule in self._rules if rule.closes]
+        self._at_end = [rule for rule in self._rules if rule.ends]
+        self._plans = {
+            kind: _Plan(
+                kind in JOURNALLED,
+                kind in LOOKED_AT,
+                [(rule, rule.check) for rule in self._rules if kind in rule.kinds],
+                self._at_close if kind is EventKind.GROUP_END else [],
+                None if self._lost else self.shadow.apply_of(kind),
+            )
+            for kind in EventKind
+        }
 
     @property
     def rules_watched(self) -> list[str]:
@@ -87,36 +109,37 @@ class Ledger:
 
     def observe(self, event: Event) -> None:
         """One event, in the order in which the target did it."""
-        call = (event.cause.operation, event.call)
-        if call != self._call:
+        shadow, operation = self.shadow, event.cause.operation
+        if event.call != self._call or operation != self._noticed:
             self._close_call()
-            self._call = call
+            self._call = event.call
         self.events += 1
-        self._noticed, self._at_us = event.cause.operation, event.at_us
-        self.history.record(event)
-        self.shadow.look(event)
-        for rule in self._by_kind[event.kind]:
+        self._noticed, self._at_us = operation, event.at_us
+        plan = self._plans[event.kind]
+        if plan.journalled:
+            self.history.record(event)
+        if plan.looked_at and event.peers is None:
+            shadow.pools[event.pool].look(event.pages)
+        for rule, check in plan.checks:
             try:
-                rule.check(event, self.shadow, self._report)
+                check(event, shadow, self._report)
             except Exception:
                 self._drop(rule)
-        if event.kind is EventKind.GROUP_END:
-            for rule in self._at_close:
-                self._run(rule, rule.close, self.shadow.pools[event.pool], event)
-        self._apply(event)
+        for rule in plan.closing:
+            self._run(rule, rule.close, shadow.pools[event.pool], event)
+        if plan.apply is not None:
+            try:
+                plan.apply(event)
+            except Exception:
+                self._lose(event)
         for listener in self._listeners:
             listener(event)
 
-    def _apply(self, event: Event) -> None:
-        if self._lost:
-            return
-        try:
-            self.shadow.apply(event)
-        except Exception:
-            # Without its state no rule can judge what follows: all stop.
-            self._lost = True
-            self._crash(f"shadow, {event.kind.value} event")
-            self.limit_to(())
+    def _lose(self, event: Event) -> None:
+        """The shadow itself has failed. Without its state no rule can judge what follows: all stop."""
+        self._lost = True
+        self._crash(f"shadow, {event.kind.value} event")
+        self.limit_to(())
 
     def settle(self, noticed_operation: int, at_us: int) -> None:
         """The operation is over: what must hold between operations is checked now."""

@@ -1,10 +1,12 @@
 """The whole shadow of one rank: its pools, edges, request tables and the causes of what happened.
 
-`apply` takes an event after every rule has seen it. Only the part of an event that makes sense is applied, so that
+An event is applied after every rule has seen it. Only the part of an event that makes sense is applied, so that
 one violation is not reported again as another; the difference that stays is kept as `extra` pages (pool_shadow.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,7 +17,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
 _NOBODY = Cause(0, "", -1, "")
 # Operations that end a request's hold on its pages, or repoint its row to the cache's copy of them.
 _OWN_KINDS = frozenset({"finish", "abort", "retract", "checkpoint"})
-_LOOKED_AT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.FREE_LIST})
+LOOKED_AT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.FREE_LIST})
 
 
 class Shadow:
@@ -43,17 +45,12 @@ class Shadow:
             EventKind.FREE_LIST: self._free_list,
         }
 
-    def look(self, event: Event) -> None:
-        """Sorts the pages of the event at hand, for the rules and for `apply`."""
-        kind = event.kind
-        if kind in _LOOKED_AT and event.peers is None:
-            self.pools[event.pool].look(event.pages)
+    def apply_of(self, kind: EventKind) -> Callable[[Event], None] | None:
+        """What takes an event of this kind into the state, after the rules have seen it; None: nothing does.
 
-    def apply(self, event: Event) -> None:
-        """Takes the event into the state. The rules have seen it."""
-        apply = self._apply.get(event.kind)
-        if apply is not None:
-            apply(event)
+        Where the kind is in LOOKED_AT and the event has no peers, `PoolShadow.look` comes before all that.
+        """
+        return self._apply.get(kind)
 
     def end_operation(self) -> None:
         """The rules have judged the operation; a sweep's view of the cache is old from now on."""
@@ -68,11 +65,12 @@ class Shadow:
         return len(self.causes) - 1
 
     def held(self, pool: PoolShadow) -> np.ndarray | None:
-        """Mask over `pool.valid`: still mapped by a source page and not asked back. None: no edge leads here."""
+        """Mask over `pool.valid`: still mapped by a source page and not asked back. None: none is."""
         edge = self.edge_into.get(pool.shape.name)
         if edge is None:
             return None
-        return (edge.holder[pool.valid] >= 0) & ~pool.asked[pool.valid]
+        held = edge.holder[pool.valid] >= 0
+        return held & ~pool.asked[pool.valid] if np.count_nonzero(held) else None
 
     def table_of_cause(self, cause: Cause) -> np.ndarray:
         """The pages that the operation's own request may give up: its table, if the operation ends or repoints it."""
@@ -135,4 +133,4 @@ def first_difference(old: np.ndarray, new: np.ndarray) -> int:
     """Length of the common prefix of two arrays."""
     common = min(len(old), len(new))
     differs = old[:common] != new[:common]
-    return int(differs.argmax()) if differs.any() else common
+    return int(differs.argmax()) if np.count_nonzero(differs) else common

@@ -1,6 +1,6 @@
 """Wraps an engine's allocators by method name and turns calls into events."""
 
+from stress.probe.allocator_watch import Watch, watch
 from stress.probe.probe import Probe
-from stress.probe.watch import Watch, watch
 
 __all__ = ["Probe", "Watch", "watch"]

@@ -17,7 +17,7 @@ from stress.probe.lent_pages import segment_parts
 from stress.probe.watched_pool import WatchedPool
 
 if TYPE_CHECKING:
-    from stress.probe.watch import Watch
+    from stress.probe.allocator_watch import Watch
 
 SET_FREES = ("free", "free_swa", "free_full")
 SEGMENT_FREES = ("free_segment", "free_swa_segment", "free_full_segment")
@@ -42,8 +42,6 @@ class Meaning:
             peers = watch.reader.entries(watch.mapping, slots) // size
             watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
             watch.touched.append(pages)
-            if watch.group_touched is not None:
-                watch.group_touched.append(pages)
         if not name.startswith("free_swa"):
             watch.tell(EventKind.INTENT, watch.source.name, pages, None, name)
 

@@ -16,7 +16,7 @@ from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.engine.contract import Engine
 from stress.operation import Kind, Operation
-from stress.probe.watch import Watch
+from stress.probe.allocator_watch import Watch
 
 _ROW_KINDS = frozenset(
     {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
@@ -121,11 +121,10 @@ class Probe:
         """The source pool's four counts, and the free count of the others where it has changed."""
         watch = self.watch
         method = "raised" if watch.raised or sys.exc_info()[0] is not None else "end"
+        known = self._engine.counts() if self._reads_counts else {}
         for pool in watch.pools:
-            counts = [pool.shape.pages, pool.free_pages()]
-            if pool is watch.source and self._reads_counts:
-                counts += self._engine.counts()[pool.name][2:]
-            elif self._available.get(pool.name) == counts[1]:
+            counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
+            if pool is not watch.source and self._available.get(pool.name) == counts[1]:
                 continue
             self._available[pool.name] = counts[1]
             watch.tell(EventKind.COUNTS, pool.name, np.array(counts, dtype=np.int64), None, method)

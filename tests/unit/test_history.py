@@ -3,8 +3,8 @@
 import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
-from stress.check.history import HISTORY_LINES, History
-from stress.check.state import Shadow
+from stress.check.history import HISTORY_LINES, JOURNALLED, History
+from stress.check.state import LOOKED_AT, Shadow
 
 POOLS = (PoolShape("full", 16, 4, 0), PoolShape("swa", 16, 4, 0))
 EDGES = (EdgeShape("full", "swa"),)
@@ -20,9 +20,11 @@ class Script:
         event = Event(
             kind, pool, np.array(pages), peers, Cause(operation, word, rid, step), 1, method, operation
         )
-        self.history.record(event)
-        self.shadow.look(event)
-        self.shadow.apply(event)
+        if kind in JOURNALLED:
+            self.history.record(event)
+        if kind in LOOKED_AT and peers is None:
+            self.shadow.pools[pool].look(event.pages)
+        self.shadow.apply_of(kind)(event)
 
 
 def life_of_a_pair(script):

@@ -21,10 +21,8 @@ class Exclusive(Rule):
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]
-        again = pool.on_loan[pool.valid]
-        if pool.repeated is not None:
-            again = again | pool.repeated
-        if again.any():
+        if pool.loans or pool.repeated is not None:
+            again = pool.loaned if pool.repeated is None else pool.loaned | pool.repeated
             pages = pool.valid[again]
             report(_lent_twice(event, pool, int(pages[0]), len(pages), shadow))
         if len(pool.outside) and pool.null is not None:

@@ -26,11 +26,9 @@ class Returned(Rule):
         if event.kind is EventKind.FREE_LIST:
             self._check_free_list(event, pool, report)
             return
-        wrong = ~pool.on_loan[pool.valid]
-        if pool.repeated is not None:
-            wrong = wrong | pool.repeated
-        if not wrong.any():
+        if pool.loans == len(pool.valid) and pool.repeated is None:
             return
+        wrong = ~pool.loaned if pool.repeated is None else ~pool.loaned | pool.repeated
         pages = pool.valid[wrong]
         page, free = int(pages[0]), not pool.on_loan[pages[0]]
         cause, at_us = asker(pool, page, event)

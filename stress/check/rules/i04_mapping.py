@@ -37,7 +37,7 @@ class Mapping(Rule):
             return
         expected = edge.peer[event.pages]
         wrong = expected != event.peers
-        if wrong.any():
+        if np.count_nonzero(wrong):
             self._judge(event, edge, np.flatnonzero(wrong), report)
 
     def _judge(self, event: Event, edge: EdgeShadow, at: np.ndarray, report: Report) -> None:

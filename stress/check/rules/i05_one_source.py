@@ -37,10 +37,10 @@ class OneSource(Rule):
                 return
             pages, peers = pages[wrong], peers[wrong]
         named = edge.is_page(peers)
-        if not named.all():
+        if np.count_nonzero(named) < len(named):
             pages, peers = pages[named], peers[named]
         free = ~edge.target.on_loan[peers]
-        if free.any():
+        if np.count_nonzero(free):
             source, target = edge.shape.source, int(peers[free][0])
             owner, count = int(pages[free][0]), int(free.sum())
 

@@ -33,7 +33,7 @@ class Holder(Rule):
             pages = edge.source.valid
             peers = edge.peer[pages]
             live = edge.is_page(peers)
-            if live.any():
+            if np.count_nonzero(live):
                 cause, at_us = asker(edge.source, int(pages[live][0]), event)
                 self._left_behind.append((edge, pages[live], peers[live], cause, at_us))
 
@@ -41,7 +41,7 @@ class Holder(Rule):
         left_behind, self._left_behind = self._left_behind, []
         for edge, pages, peers, cause, at_us in left_behind:
             still = (edge.holder[peers] == pages) & edge.target.on_loan[peers] & ~edge.source.on_loan[pages]
-            if still.any():
+            if np.count_nonzero(still):
                 self._report_left_behind(edge, pages[still], peers[still], cause, at_us, report)
         for edge in shadow.edges:
             target = edge.target

@@ -28,14 +28,14 @@ class Offsets(Rule):
         slots, entries = event.pages, event.peers
         peers = edge.peer[slots // size]
         wrong = entries != peers * size + slots % size
-        if not wrong.any():
+        if not np.count_nonzero(wrong):
             return
         found = entries // edge.target.shape.page_size
         wrong &= edge.is_page(found)
         if edge.target.group_open and wrong.any():
             asked = edge.target.asked[np.where(wrong, found, edge.target.first)]
             wrong &= ~asked
-        if not wrong.any():
+        if not np.count_nonzero(wrong):
             return
         slot, entry = int(slots[wrong][0]), int(entries[wrong][0])
         page, count = slot // size, len(np.unique(slots[wrong] // size))

@@ -50,7 +50,7 @@ class Held(Rule):
 
     def _check_given_up(self, event: Event, pool: PoolShadow, pages, how: str, shadow, report) -> None:
         tables = pool.tables[pages]
-        if not tables.any():
+        if not np.count_nonzero(tables):
             return
         own = np.isin(pages, shadow.table_of_cause(event.cause))
         held = pages[tables > own].tolist()
@@ -62,7 +62,7 @@ class Held(Rule):
         edge = shadow.edge_into[event.pool]
         old = edge.peer[event.pages]
         rebound = (old != edge.no_peer) & (event.peers != edge.no_peer) & (old != event.peers)
-        if not rebound.any():
+        if not np.count_nonzero(rebound):
             return
         pages = event.pages[rebound]
         own = np.isin(pages, shadow.table_of_cause(event.cause))

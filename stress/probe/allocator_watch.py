@@ -14,19 +14,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.event import EdgeShape, EventKind, PoolShape
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
+from stress.probe.journal import Journal
 from stress.probe.meaning import SEGMENT_FREES, SET_FREES, Meaning
 from stress.probe.watched_pool import WatchedPool
 
 _LENDS = ("alloc", "alloc_extend", "alloc_decode")
 _MAP_WRITES = ("set_full_to_swa_mapping", "clear_full_to_swa_mapping")
-_PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 _NONE = np.empty(0, dtype=np.int64)
 
 
-class Watch:
+class Watch(Journal):
     """Watches one allocator. `operation` is who asks at the moment, `step()` the engine's word for the step.
 
     Without an engine: `begin(cause, at_us)` and `end()` around each operation.
@@ -40,21 +40,13 @@ class Watch:
         ledger: Ledger,
         reader: HostReader | DeviceReader | None = None,
     ):
-        self.ledger = ledger
-        self.reader = reader or reader_for(getattr(allocator, "device", "cpu"))
+        super().__init__(ledger, reader or reader_for(getattr(allocator, "device", "cpu")))
         self.allocator = allocator
-        self.now_us = 0
-        self.operation = self.cause = Cause(0, "", -1, "")
-        self.step: Callable[[], str] = str
-        self.call = 0
-        self.events = 0
-        self.source_lent = False  # pages of the first pool were lent in this operation
-        self.raised = False  # an exception of the target passed through in this operation
         self.touched: list[Column] = []  # source pages whose entries the call may write
         self.group_touched: list[Column] | None = None  # the same, of the group that is open; None: none is
         self._depth = 0
+        self._two_offsets = np.array([0, pools[0].page_size - 1])
         self._wrapped: list[tuple[object, str]] = []
-        self._waiting: list[tuple] = []
         hybrid = hasattr(allocator, "full_attn_allocator")
         targets = (allocator.full_attn_allocator, allocator.swa_attn_allocator) if hybrid else (allocator,)
         self.pools = [WatchedPool(shape, target) for shape, target in zip(pools, targets, strict=False)]
@@ -65,13 +57,6 @@ class Watch:
             self._wrap_pool(pool, tells_groups=not hybrid)
         if hybrid:
             self._wrap_hybrid()
-
-    def begin(self, operation: Cause, at_us: int) -> None:
-        """A new operation starts; its calls count from 1."""
-        self.operation = self.cause = operation
-        self.now_us = at_us
-        self.call = 0
-        self.source_lent = self.raised = False
 
     def end(self) -> None:
         """The operation is over: the free counts are told and, on a CPU, everything is checked."""
@@ -86,38 +71,6 @@ class Watch:
         for owner, name in self._wrapped:
             delattr(owner, name)
         self._wrapped = []
-
-    # Telling
-
-    def tell(self, kind: EventKind, pool: str, pages: Column, peers: Column | None, method: str) -> None:
-        """Journals an event under the present cause; on a CPU the ledger sees it now."""
-        self.events += 1
-        if not self.reader.waits:
-            event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us)
-            self.ledger.observe(event)
-            return
-        send = self.reader.send
-        copies = (send(pages), None if peers is None else send(peers))
-        self._waiting.append((kind, pool, *copies, self.cause, self.call, method, self.now_us))
-
-    def land(self) -> None:
-        """Shows the ledger what waited for copies from the device. The caller has synchronised the stream."""
-        waiting, self._waiting = self._waiting, []
-        land = self.reader.land
-        for kind, pool, pages, peers, cause, call, method, at_us in waiting:
-            pages = land(pages)
-            peers = None if peers is None else land(peers)
-            if kind in _PAIRED:
-                pages, peers = _first_of_each(pages, peers)
-            if cause.operation != self.ledger.operation:
-                self.ledger.settle(self.ledger.operation, at_us)
-            self.ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us))
-
-    def take_cause(self) -> None:
-        """The cause of what follows: the operation, and the engine's present word for the step."""
-        step = self.step()
-        if self.cause.step != step or self.cause[:3] != self.operation[:3]:
-            self.cause = self.operation._replace(step=step)
 
     def entries_of(self, pages: Column) -> Column:
         """Target pages that the mapping names at the first slots of source pages."""
@@ -238,8 +191,30 @@ class Watch:
                 pool.lent = []
         if self.touched:
             pages, self.touched = self.reader.join(self.touched), []
-            self.tell(EventKind.MAP, self.edge.target, pages, self.entries_of(pages), method)
-            self._tell_slots(pages, method)
+            self._tell_entries(pages, method)
+
+    def _tell_entries(self, pages: Column, method: str) -> None:
+        """What the mapping says of the pages now, and a sample of slots within them where that costs no wait."""
+        if self.reader.waits or self.ledger.level < 2:
+            entries = self.entries_of(pages)
+            self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
+        else:
+            size = self.source.page_size
+            offsets = self._two_offsets if self.ledger.level == 2 else np.arange(size)
+            slots = pages[:, None] * size + offsets
+            found = self.reader.entries(self.mapping, slots)
+            entries = found[:, 0] // size
+            self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
+            inner = slots[:, 1:].ravel(), found[:, 1:].ravel()
+            self.tell(EventKind.SLOTS, self.edge.target, *inner, method)
+        # An entry that an open group has not cleared is looked at again when it ends; on a GPU each one is.
+        if self.group_touched is not None:
+            if self.reader.waits:
+                self.group_touched.append(pages)
+            else:
+                late = pages[entries != self.edge.no_peer]
+                if len(late):
+                    self.group_touched.append(late)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)
@@ -257,22 +232,6 @@ class Watch:
     def _tell_group(self, kind: EventKind, name: str) -> None:
         for pool in self.pools:
             self.tell(kind, pool.name, _NONE, None, name)
-
-    def _tell_slots(self, pages: Column, method: str) -> None:
-        """Entries within the pages: the first and the last slot at level 2, all at level 3. On a CPU only."""
-        if self.ledger.level < 2 or self.reader.waits:
-            return
-        size = self.source.page_size
-        offsets = np.array([0, size - 1]) if self.ledger.level == 2 else np.arange(size)
-        slots = (pages[:, None] * size + offsets).ravel()
-        entries = self.reader.entries(self.mapping, slots)
-        self.tell(EventKind.SLOTS, self.edge.target, slots, entries, method)
-
-
-def _first_of_each(pages: np.ndarray, peers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """A set that was copied slot by slot, one entry a page."""
-    first = np.sort(np.unique(pages, return_index=True)[1])
-    return pages[first], None if peers is None else peers[first]
 
 
 def watch(allocator, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...], ledger: Ledger) -> Watch:

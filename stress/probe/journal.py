@@ -1,0 +1,77 @@
+"""Tells events to the ledger under the operation that caused them, at once or when their ids have landed.
+
+On a CPU the ledger sees an event as it happens. On a GPU an event waits here with the copies of its ids, and is shown
+in the same order, under its own operation, by `land`: nothing is judged late by more than a step, or under a later
+operation's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stress.check.event import Cause, Event, EventKind
+from stress.check.shadow import Ledger
+from stress.probe.capture import Column, DeviceReader, HostReader
+
+_PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
+
+
+class Journal:
+    """`operation` is who asks at the moment, `step()` the engine's word for the part of it that is going on."""
+
+    def __init__(self, ledger: Ledger, reader: HostReader | DeviceReader):
+        self.ledger = ledger
+        self.reader = reader
+        self.now_us = 0
+        self.operation = self.cause = Cause(0, "", -1, "")
+        self.step: Callable[[], str] = str
+        self.call = 0
+        self.events = 0
+        self.source_lent = False  # pages of the first pool were lent in this operation
+        self.raised = False  # an exception of the target passed through in this operation
+        self._waiting: list[tuple] = []
+
+    def begin(self, operation: Cause, at_us: int) -> None:
+        """A new operation starts; its calls count from 1."""
+        self.operation = self.cause = operation
+        self.now_us = at_us
+        self.call = 0
+        self.source_lent = self.raised = False
+
+    def tell(self, kind: EventKind, pool: str, pages: Column, peers: Column | None, method: str) -> None:
+        """Journals an event under the present cause; on a CPU the ledger sees it now."""
+        self.events += 1
+        if not self.reader.waits:
+            event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us)
+            self.ledger.observe(event)
+            return
+        send = self.reader.send
+        copies = (send(pages), None if peers is None else send(peers))
+        self._waiting.append((kind, pool, *copies, self.cause, self.call, method, self.now_us))
+
+    def land(self) -> None:
+        """Shows the ledger what waited for copies from the device. The caller has synchronised the stream."""
+        waiting, self._waiting = self._waiting, []
+        land = self.reader.land
+        for kind, pool, pages, peers, cause, call, method, at_us in waiting:
+            pages = land(pages)
+            peers = None if peers is None else land(peers)
+            if kind in _PAIRED:
+                pages, peers = _first_of_each(pages, peers)
+            if cause.operation != self.ledger.operation:
+                self.ledger.settle(self.ledger.operation, at_us)
+            self.ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us))
+
+    def take_cause(self) -> None:
+        """The cause of what follows: the operation, and the engine's present word for the step."""
+        step = self.step()
+        if self.cause.step != step:
+            self.cause = self.operation._replace(step=step)
+
+
+def _first_of_each(pages: np.ndarray, peers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """A set that was copied slot by slot, one entry a page."""
+    first = np.sort(np.unique(pages, return_index=True)[1])
+    return pages[first], None if peers is None else peers[first]

@@ -1,0 +1,154 @@
+"""I6, I12, I13 and I20, the rules of tables, counts and the end of a run: a control and a clean twin each."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rule_bench import PAGE, Bench, accounts, hold, loaded_and_freed
+
+from stress.check.event import Cause, EventKind
+
+
+def test_i12_a_page_of_another_request_is_given_up():
+    bench = Bench(rules=["I12"])
+    slots = bench.lend(1, 2)
+    hold(bench, 1, [1, 2])
+    hold(bench, 2, [1])
+    bench.do("finish", 2, lambda: bench.allocator.free_segment(slots[:PAGE], start_pos=0))
+    finding = bench.only("I12")
+    assert (finding.operation, finding.pool, finding.page) == (2, "full", 1)
+    assert "request 1, 2 names it" in finding.message
+
+
+def test_i12_a_request_may_give_up_its_own():
+    bench = Bench()
+    slots = bench.lend(1, 2)
+    hold(bench, 1, [1, 2])
+    bench.number += 1
+    bench.watch.begin(Cause(2, "finish", 1, ""), 2000)
+    bench.allocator.free_segment(slots, start_pos=0)
+    hold(bench, 1, [], "finish")
+    bench.clean()
+
+
+def test_i12_a_table_names_a_page_that_is_gone():
+    bench = Bench(rules=["I12"])
+    slots = bench.lend(1, 2)
+    hold(bench, 1, [1, 2])
+    bench.do("finish", 1, lambda: bench.allocator.free_segment(slots, start_pos=0))
+    assert bench.ledger.findings == {"I12": 2}
+    hold(bench, 2, [2])
+    assert bench.ledger.findings == {"I12": 3}
+    assert bench.ledger.kept[0].operation == 2
+
+
+def test_i12_a_live_page_of_another_is_rebound():
+    bench = Bench(rules=["I12"])
+    bench.lend(1, 1)
+    hold(bench, 1, [1])
+    other = bench.lend(2, 1)
+    peers = bench.allocator.translate_loc_from_full_to_swa(other)
+    slots = torch.arange(PAGE, 2 * PAGE)
+    bench.do("checkpoint", 2, lambda: bench.allocator.set_full_to_swa_mapping(slots, peers))
+    finding = bench.only("I12")
+    assert finding.operation == 3 and "rebound" in finding.message
+
+
+def test_i13_reports_a_change_once():
+    bench = Bench(rules=["I13"])
+    bench.lend(1, 2)
+    pool = bench.allocator.full_attn_allocator
+    pool.free_pages = pool.free_pages[1:]
+    for _ in range(3):
+        bench.do("poll", -1, lambda: None)
+    finding = bench.only("I13")
+    assert bench.ledger.findings == {"I13": 1}
+    assert finding.operation == 2 and finding.message.startswith("61 pages free, 62 expected")
+
+
+def test_i13_knows_what_other_rules_have_reported():
+    bench = Bench(rules=["I1", "I13"])
+    loaded_and_freed(bench, live_pages=8)
+    bench.lend(5, 2)
+    assert bench.only("I1").rule == "I1"
+
+
+def test_i6_a_request_that_has_ended_owns_nothing():
+    """A draft reserve that is recorded short: its last page is never given back (sglang#31616)."""
+    bench = Bench(rules=["I6"])
+    slots = bench.lend(1, 3)
+    hold(bench, 1, [1, 2, 3])
+    accounts(bench, "extend", 1, 0, 0)
+    bench.do("finish", 1, lambda: bench.allocator.free_segment(slots[: 2 * PAGE], start_pos=0))
+    hold(bench, 1, [], "finish")
+    accounts(bench, "finish", 1, 0, 0)
+    finding = bench.only("I6")
+    assert (finding.operation, finding.pool, finding.page) == (2, "full", 3)
+    assert "1 pages of request 1 stay on loan after finish of request 1" in finding.message
+
+
+def test_private_pages_may_go_to_the_cache():
+    bench = Bench()
+    slots = bench.lend(1, 3)
+    hold(bench, 1, [1, 2, 3])
+    accounts(bench, "extend", 1, 0, 0)
+    bench.number += 1
+    accounts(bench, "checkpoint", 1, 0, 2)
+    bench.number += 1
+    bench.watch.begin(Cause(3, "finish", 1, ""), 3000)
+    bench.allocator.free_segment(slots[2 * PAGE :], start_pos=2 * PAGE)
+    hold(bench, 1, [], "finish")
+    accounts(bench, "finish", 1, 2, 0)
+    bench.clean()
+
+
+def test_i13_a_counter_that_drifts():
+    bench = Bench(rules=["I13"])
+    bench.lend(1, 3)
+    hold(bench, 1, [1, 2, 3])
+    accounts(bench, "extend", 1, 0, 0)
+    bench.number += 1
+    accounts(bench, "evict", -1, 0, 2)
+    finding = bench.only("I13")
+    assert finding.operation == 2 and "2 pages more accounted for than on loan" in finding.message
+
+
+def test_i13_an_allocation_that_failed_half_way():
+    """FULL pages are taken, the SWA pool is short, and nothing is rolled back (kvcached#364)."""
+    bench = Bench(rules=["I13"])
+    accounts(bench, "poll", -1, 0, 0)
+    bench.load(1, 3)
+    accounts(bench, "extend", 1, 0, 0)
+    finding = bench.only("I13")
+    assert finding.operation == 1 and "3 pages more on loan than tables and cache" in finding.message
+
+
+def test_i13_adds_up_the_terms_in_a_sweep():
+    for protected, expected in ((2, {}), (1, {"I13": 1})):
+        bench = Bench(rules=["I13"])
+        bench.lend(1, 3)
+        hold(bench, 1, [1, 2, 3])
+        bench.tell(EventKind.CACHED, "full", [1, 2], method="sweep")
+        accounts(bench, "poll", -1, 0, protected, "sweep")
+        assert bench.ledger.findings == expected
+
+
+def test_i20_names_what_is_left():
+    bench = Bench(rules=["I20"])
+    bench.lend(1, 2)
+    hold(bench, 1, [1, 2])
+    bench.tell(EventKind.LEFTOVER, "full", [1, 0, 0, 0, 1])
+    messages = [f.message for f in bench.ledger.kept]
+    assert messages == ["2 pages on loan after the drain, first 1"] * 2
+    # 2 FULL pages, 2 SWA pages, a table, a lock and a request.
+    assert bench.only("I20") and bench.ledger.findings == {"I20": 7}
+
+
+def test_i20_is_silent_when_all_is_back():
+    bench = Bench()
+    bench.free(1, bench.lend(1, 2))
+    bench.tell(EventKind.LEFTOVER, "full", [0, 0, 0, 0, 0])
+    bench.clean()
