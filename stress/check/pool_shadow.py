@@ -73,13 +73,16 @@ class PoolShadow:
         valid = self.valid
         self.loaned = self.on_loan[valid]
         self.loans = np.count_nonzero(self.loaned)
-        self.repeated = None
-        if len(valid) > 1:
-            order = counting(len(valid))
-            self._stamp[valid] = order
-            repeated = self._stamp[valid] != order
-            if np.count_nonzero(repeated):
-                self.repeated = repeated
+        self.repeated = self._repeated(valid)
+
+    def _repeated(self, pages: np.ndarray) -> np.ndarray | None:
+        """Mask of the pages that come again later among them; None: each comes once."""
+        if len(pages) < 2:
+            return None
+        order = counting(len(pages))
+        self._stamp[pages] = order
+        repeated = self._stamp[pages] != order
+        return repeated if np.count_nonzero(repeated) else None
 
     def inside(self, pages: np.ndarray) -> np.ndarray:
         """Those of the ids that the arrays have a place for: lendable pages and the null page."""
@@ -132,10 +135,14 @@ class PoolShadow:
 
     def ask(self, pages: np.ndarray) -> None:
         """Marks pages on loan as asked back; pages that are not on loan are left alone."""
-        pages = pages[self.on_loan[pages] & ~self.asked[pages]]
+        new = self.on_loan[pages] & ~self.asked[pages]
+        if np.count_nonzero(new) < len(pages):
+            pages = pages[new]
         self.asked[pages] = True
-        # A page named twice is one page.
-        self.asked_pages += len(pages) if len(pages) < 2 else len(np.unique(pages))
+        self.asked_pages += len(pages)
+        repeated = self._repeated(pages)
+        if repeated is not None:
+            self.asked_pages -= int(np.count_nonzero(repeated))
 
     def close(self) -> None:
         """A free or a group is over. What was asked back and did not come is written off (I7 has reported it)."""

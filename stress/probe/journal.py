@@ -40,29 +40,45 @@ class Journal:
         self.call = 0
         self.source_lent = self.raised = False
 
-    def tell(self, kind: EventKind, pool: str, pages: Column, peers: Column | None, method: str) -> None:
-        """Journals an event under the present cause; on a CPU the ledger sees it now."""
+    def tell(
+        self,
+        kind: EventKind,
+        pool: str,
+        pages: Column,
+        peers: Column | None,
+        method: str,
+        slots_of: int = 0,
+    ) -> None:
+        """Journals an event under the present cause; on a CPU the ledger sees it now.
+
+        `slots_of`: `pages` are slots of pages of that size, yet to be reduced to those pages whose first slot is
+        among them, because that takes a look at the ids. Only where the reader waits.
+        """
         self.events += 1
         if not self.reader.waits:
             event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us)
             self.ledger.observe(event)
             return
         send = self.reader.send
-        copies = (send(pages), None if peers is None else send(peers))
-        self._waiting.append((kind, pool, *copies, self.cause, self.call, method, self.now_us))
+        ids = (send(pages), None if peers is None else send(peers))
+        self._waiting.append((kind, pool, *ids, slots_of, self.cause, self.call, method, self.now_us))
 
     def land(self) -> None:
         """Shows the ledger what waited for copies from the device. The caller has synchronised the stream."""
         waiting, self._waiting = self._waiting, []
-        land = self.reader.land
-        for kind, pool, pages, peers, cause, call, method, at_us in waiting:
+        land, ledger, before_us = self.reader.land, self.ledger, 0
+        for kind, pool, pages, peers, slots_of, cause, call, method, at_us in waiting:
             pages = land(pages)
             peers = None if peers is None else land(peers)
+            if slots_of:
+                starts = np.flatnonzero(pages % slots_of == 0)
+                pages, peers = pages[starts] // slots_of, peers[starts]
             if kind in _PAIRED:
                 pages, peers = _first_of_each(pages, peers)
-            if cause.operation != self.ledger.operation:
-                self.ledger.settle(self.ledger.operation, at_us)
-            self.ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us))
+            if cause.operation != ledger.operation:
+                ledger.settle(ledger.operation, before_us or at_us)
+            before_us = at_us
+            ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us))
 
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""

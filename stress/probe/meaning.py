@@ -63,12 +63,14 @@ class Meaning:
         named = [*args, *kwargs.values()]
         slots = watch.reader.slots(named[0])
         peers = watch.reader.slots(named[1]) // size if len(named) > 1 else self._no_peers(slots)
-        if not watch.reader.waits:
-            starts = np.flatnonzero(slots % size == 0)
-            slots, peers = slots[starts], peers[starts]
-        if len(slots):
-            pages = slots // size
-            watch.tell(EventKind.BIND, watch.edge.target, pages, peers, name)
+        if watch.reader.waits:
+            watch.tell(EventKind.BIND, watch.edge.target, slots, peers, name, slots_of=size)
+            watch.touched.append(slots // size)
+            return
+        starts = np.flatnonzero(slots % size == 0)
+        if len(starts):
+            pages = slots[starts] // size
+            watch.tell(EventKind.BIND, watch.edge.target, pages, peers[starts], name)
             watch.touched.append(pages)
 
     def of_lends(self, method: str) -> None:

@@ -220,6 +220,33 @@ def test_the_device_path_waits_for_nothing_and_finds_the_same():
     assert finding.history[0] == "2 lent full page 8 to request 4 (admit)"
 
 
+def test_both_paths_tell_the_ledger_the_same():
+    """Copies that land later, and ids that are looked at on the host, make no difference to what is known."""
+    ledgers = []
+    for reader in (None, DeviceReader()):
+        ledger = Ledger(POOLS, EDGES, 1)
+        allocator = hybrid("filter-per-group")
+        on = Watch(allocator, POOLS, EDGES, ledger, reader)
+        on.begin(Cause(1, "extend", 1, ""), 10)
+        trace(allocator)
+        on.begin(Cause(2, "checkpoint", 1, ""), 20)
+        cached, own = allocator.full_attn_allocator.alloc(3 * PAGE), allocator.alloc(3 * PAGE)
+        peers = allocator.translate_loc_from_full_to_swa(own)
+        # The first page is named from its second slot on: it keeps its peer where the first slot does.
+        allocator.clear_full_to_swa_mapping(own[PAGE:])
+        allocator.set_full_to_swa_mapping(cached[PAGE:], peers[PAGE:])
+        allocator.clear_full_to_swa_mapping(own[1:PAGE])
+        on.land()
+        ledger.settle(2, 20)
+        ledgers.append(ledger)
+    host, device = ledgers
+    assert host.findings == device.findings == {} and host.crashed == device.crashed == ""
+    for name in ("full", "swa"):
+        assert (host.shadow.pools[name].on_loan == device.shadow.pools[name].on_loan).all()
+    assert (host.shadow.edges[0].peer == device.shadow.edges[0].peer).all()
+    assert host.shadow.edges[0].mapped > 3
+
+
 def test_the_refusal_of_waiting_is_a_control():
     with pytest.raises(AssertionError, match="waits for the device"), NoWaiting():
         hybrid().free_swa(torch.arange(PAGE, 2 * PAGE))

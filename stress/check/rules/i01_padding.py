@@ -86,11 +86,12 @@ def _returned_at_flush(event: Event, pool: PoolShadow, guilty: Intent, shadow: S
     source = edge.shape.source
 
     def message() -> str:
-        at = "by" if guilty.cause.operation == event.cause.operation else "at the flush of"
-        where = guilty.method if at == "by" else f"operation {event.cause.operation}"
+        reader = f"{blame(guilty.cause)} read no peer for {source} {_span(sources)}"
+        if guilty.cause.operation == event.cause.operation:
+            return f"page {page} returned {_times(count)} by {guilty.method} ({reader})"
         return (
-            f"page {page} returned {_times(count)} {at} {where} ({guilty.method}, {blame(guilty.cause)} "
-            f"read no peer for {source} pages {_span(sources)})"
+            f"page {page} returned {_times(count)} at the flush of operation {event.cause.operation} "
+            f"({guilty.method}, {reader})"
         )
 
     return Violation(
@@ -115,5 +116,6 @@ def _times(count: int) -> str:
 
 def _span(pages: np.ndarray) -> str:
     if len(pages) == 1:
-        return str(int(pages[0]))
-    return f"{int(pages[0])}, {int(pages[1])}{', ..' if len(pages) > 2 else ''} ({len(pages)} in all)"
+        return f"page {int(pages[0])}"
+    more = "" if len(pages) == 2 else f", .. ({len(pages)} in all)"
+    return f"pages {int(pages[0])}, {int(pages[1])}{more}"

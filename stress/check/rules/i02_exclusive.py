@@ -47,13 +47,14 @@ def _lent_twice(event: Event, pool: PoolShadow, page: int, count: int, shadow: S
     on_loan = bool(pool.on_loan[page])
 
     def message() -> str:
-        to = f"request {event.cause.rid}" if event.cause.rid >= 0 else blame(event.cause)
+        to = f"to request {event.cause.rid} " if event.cause.rid >= 0 else ""
+        why = f"{event.method} ({blame(event.cause)})"
         more = f" (the first of {count} such pages)" if count > 1 else ""
         if not on_loan:
-            return f"page {page} lent twice in one call to {to} by {event.method}{more}"
+            return f"page {page} lent twice {to}in one call of {why}{more}"
         holder = f"request {owner}" if owner >= 0 else blame(before)
         return (
-            f"page {page} lent to {to} by {event.method} while on loan to {holder} "
+            f"page {page} lent {to}by {why} while on loan to {holder} "
             f"since operation {before.operation}{more}"
         )
 

@@ -19,12 +19,15 @@ class Held(Rule):
     id = "I12"
     title = "a page in a request's table is not returned or rebound"
     needs = frozenset({"lends", "returns", "tables"})
-    kinds = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.RETURN, EventKind.HOLD})
+    kinds = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.RETURN, EventKind.HOLD, EventKind.COUNTS})
     ends = True
 
     def __init__(self):
         self._returned: list[Event] = []
         self._reported: set[tuple[str, int]] = set()
+        # By pool: the operation that may give a page up last, its own request's table being marked once.
+        self._own: dict[str, np.ndarray] = {}
+        self._marked = (0, -1)
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         if event.kind is EventKind.HOLD:
@@ -34,6 +37,10 @@ class Held(Rule):
                 self._returned.append(event)
         elif event.kind is EventKind.BIND:
             self._check_rebound(event, shadow, report)
+        elif event.kind is EventKind.COUNTS:
+            if event.method == "raised":
+                # The operation stopped half-way: its request's row still names what it gave back.
+                self._returned.clear()
         elif event.peers is None:
             pool = shadow.pools[event.pool]
             self._check_given_up(event, pool, pool.valid, "asked back", shadow, report)
@@ -65,11 +72,22 @@ class Held(Rule):
         if not np.count_nonzero(rebound):
             return
         pages = event.pages[rebound]
-        own = np.isin(pages, shadow.table_of_cause(event.cause))
+        own = self._is_own(event, edge.source, pages, shadow)
         held = pages[edge.source.tables[pages] > own].tolist()
         if held:
             named = event._replace(pool=edge.shape.source)
             report(_violation(named, held, "rebound", shadow))
+
+    def _is_own(self, event: Event, pool: PoolShadow, pages: np.ndarray, shadow: Shadow) -> np.ndarray:
+        """Mask: in the table of the request that the operation ends or repoints."""
+        own = self._own.get(pool.shape.name)
+        if own is None:
+            own = self._own[pool.shape.name] = np.full(len(pool.tables), -1, dtype=np.int64)
+        operation, rid = event.cause.operation, event.cause.rid
+        if self._marked != (operation, rid):
+            self._marked = (operation, rid)
+            own[pool.inside(shadow.table_of_cause(event.cause))] = operation
+        return own[pages] == operation
 
     def _check_table(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]
