@@ -75,7 +75,7 @@ class Serving(_Table):
     max_running: int = 64  # per rank
     draft_tokens: int = 4  # 0: no speculative decoding
     accept_mean: float = 2.49  # tokens that a step yields; without drafts it is 1
-    step_base_ms: float = 160.0
+    step_base_ms: float = 150.0
     prefill_tokens_per_s: float = 16_000.0
 
 

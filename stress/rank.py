@@ -47,9 +47,9 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
     """Runs one rank of one arm; see the module. Yields payloads, is sent all ranks' payloads in rank order."""
     config = Config.from_dict(spec.config)
     arm = config.arms.named[spec.arm.partition("~")[0]]
-    plan = build_plan(
-        config.workload, config.serving, seed=spec.seed, page_size=config.pool.page_size, ranks=spec.ranks
-    )
+    # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
+    page_size, shares = config.pool.page_size, config.layout.dp_size
+    plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
     warm = plan.warm_keys() if config.linker.enabled and config.linker.warm else plan.warm_keys()[:0]
     rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm), emit)
     return (yield from rank.exchanges())
@@ -73,7 +73,7 @@ class Rank:
             count_asserts=config.check.on_assert == "count",
         )
         serving = config.serving
-        planned = planned_requests(plan, spec.rank)
+        planned = planned_requests(plan, config.layout.dp_rank(spec.rank))
         self.state = ServingState(
             self.operator, planned, self._request_spec, timing_of(serving), self._request_stuck
         )
@@ -224,9 +224,9 @@ class StopOnFinding(Exception):
     """check.on_finding = "stop": the rank's work ends at the first finding."""
 
 
-def planned_requests(plan: Plan, rank: int) -> list[PlannedRequest]:
-    """The rank's share of the plan, in nominal order."""
-    mine = (plan.rank == rank).nonzero()[0]
+def planned_requests(plan: Plan, dp_rank: int) -> list[PlannedRequest]:
+    """A DP rank's share of the plan, in nominal order."""
+    mine = (plan.rank == dp_rank).nonzero()[0]
     columns = (
         plan.after,
         plan.wait_us,

@@ -85,7 +85,7 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
     elif record.expect == "fail":
         reasons.append(f"Arm {arm} was expected to fail and did not.")
     elif verdict == "pass":
-        finished = sum(result.requests_finished for result in ranks)
+        finished = _totals(ranks)["requests_finished"]
         reasons.append(f"Arm {arm}: {finished} requests finished on {len(ranks)} ranks without a finding.")
     return {
         "target": record.target,
@@ -102,15 +102,17 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
 
 
 def _totals(ranks: list[RankResult]) -> dict[str, Any]:
+    # The ranks of an attention-TP group serve the same requests: each request counts once.
+    serving = [result for result in ranks if result.attn_tp_rank == 0]
     return {
         "ranks": len(ranks),
         "ranks_asserted": sum(result.asserts > 0 for result in ranks),
         "asserts": sum(result.asserts for result in ranks),
         "errors": sum(result.errors for result in ranks),
         "findings": sum(sum(result.findings.values()) for result in ranks),
-        "requests_started": sum(result.requests_started for result in ranks),
-        "requests_finished": sum(result.requests_finished for result in ranks),
-        "requests_cancelled": sum(result.requests_cancelled for result in ranks),
+        "requests_started": sum(result.requests_started for result in serving),
+        "requests_finished": sum(result.requests_finished for result in serving),
+        "requests_cancelled": sum(result.requests_cancelled for result in serving),
         "virtual_s": seconds(max((result.virtual_us for result in ranks), default=0)),
         "operations": sum(result.operations for result in ranks),
         "rows_skipped": max((result.rows_skipped for result in ranks), default=0),

@@ -1,8 +1,8 @@
 """Raw 64-bit words from one seed, split by name; integer arithmetic only.
 
-``split(seed, "session/growth")`` names a stream, ``words(base, a, b)`` is its counter-based generator: the word at counter
-(a, b) depends on nothing else, so draws may be made in any order, in any number, on any rank. The mixer is the finaliser
-of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). No floats: a share is compared as an integer threshold.
+``split(seed, "session/growth")`` names a stream, ``words(base, a, b)`` is its counter-based generator: the word at
+counter (a, b) depends on nothing else, so draws may be made in any order, in any number, on any rank. The mixer is
+the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). No floats: a share is compared as an integer threshold.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     growth      keeps the whole blocks (5 % drop the last ones, re-tokenised) and adds output + what came from outside
     rewrite     keeps about the head and rewrites the rest at a similar length: a tail freed, a tail taken at once
     compaction  the same at less than 70 % of the length; also where the context would pass ``prompt_max``
+    again       asks the same prompt once more: a client's retry (a stress dial, as is ending on a block's edge)
     return      goes back to the context before the last loss (interleaved streams) and grows from there
 
 Block ids are epoch << 24 | position: a step that breaks the chain opens an epoch, so an id names one prefix.
@@ -88,9 +89,12 @@ class _Path:
         self.back_word = below(draw("loss/return"), 1_000_000)
         self.prompt, self.keep = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
         self.breaks, self.back = np.zeros(rows, dtype=bool), np.full(rows, -1, dtype=np.int64)
-        self.older = np.full(
-            streams, -1, dtype=np.int64
-        )  # turn before the last loss, what a return goes back to
+        self.edge, self.again = (
+            chance(draw("edge"), profile.edge_ppm),
+            chance(draw("again"), profile.again_ppm),
+        )
+        # The turn before the last loss: what a return goes back to.
+        self.older = np.full(streams, -1, dtype=np.int64)
         self.older_blocks = np.zeros(streams, dtype=np.int64)
         self.older_keep = np.zeros(streams, dtype=np.int64)  # blocks of it that the present chain still holds
         self.lost = np.zeros(streams, dtype=bool)
@@ -123,6 +127,10 @@ class _Path:
             kept[some] = self.older_keep[one]
             more = self.older_blocks[one] * BLOCK_TOKENS + 1 + np.maximum(grown[some] - held[some], 0)
             size[some] = np.minimum(more, profile.prompt_max)
+        rounded = -(-size // BLOCK_TOKENS) * BLOCK_TOKENS
+        size = np.where(self.edge[row] & (rounded <= profile.prompt_max), rounded, size)
+        again = self.again[row] & ~lost
+        kept, size = np.where(again, blocks, kept), np.where(again, held, size)
         self.breaks[row] = lost | (kept < blocks)
         self.older_keep[live] = np.where(resets, kept, np.minimum(self.older_keep[live], kept))
         self.older[live] = np.where(resets, turn - 1, np.where(returns, -1, self.older[live]))

@@ -34,11 +34,13 @@ class Profile:
     prompt_min: int = 1
     prompt_max: int = 900_000  # a turn that would pass it compacts
     agent_session_ppm: int = tables.AGENT_SESSION_PPM
+    edge_ppm: int = 0  # turns whose prompt is lengthened to a block's edge
+    again_ppm: int = 0  # turns that ask the prompt before them once more
 
 
 PROFILES = {
     "generated:agentic": Profile(),
-    "generated:agentic-small": Profile(28, 8, 40, 300, 6_000, 250_000),
+    "generated:agentic-small": Profile(28, 8, 40, 300, 6_000, 250_000, 300_000, 250_000),
 }
 _AGAIN_PPM = {"growth": 200_000, "output": 270_000, "wait": 260_000}  # a draw repeats the one before
 _OUTPUT_FOLLOWS_GROWTH_PPM = 200_000

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from rank_driver import run_arm
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rank_driver import run_arm  # noqa: E402
-
-from stress.config import load_config  # noqa: E402
-from stress.result import FindingLine, OperationBlock  # noqa: E402
+from stress.config import load_config
+from stress.result import FindingLine, OperationBlock
 
 ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1", "workload.requests=150", "workload.concurrency=12")
 
@@ -60,7 +54,7 @@ def test_unpatched_asserts_and_its_first_finding_names_the_load(patched):
 
 
 def test_without_a_linker_a_window_evicted_tail_is_enough():
-    results, _ = run_arm("unpatched", "linker.enabled=false", "pool.swa_pages=640", *ONE_RANK)
+    results, _ = run_arm("unpatched", "linker.enabled=false", "pool.swa_pages=800", *ONE_RANK)
     (result,) = results
     first = result.first_finding
     assert (first.rule, first.pool, first.page) == ("I1", "swa", 0)
