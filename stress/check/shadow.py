@@ -73,8 +73,11 @@ class Ledger:
         self.limit_to(observes)
 
     def limit_to(self, observes: Iterable[str]) -> None:
-        """Drops the rules that need an observation which is not among `observes`."""
-        seen = frozenset(observes)
+        """Drops the rules that need an observation which is not among `observes`.
+
+        Where no edge leads from one pool to another there is no mapping to watch, whatever the engine says.
+        """
+        seen = frozenset(observes) - (frozenset() if self.shadow.edges else {"mapping"})
         self._rules = [rule for rule in self._rules if rule.needs <= seen]
         self._index()
 
