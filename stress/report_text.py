@@ -65,7 +65,7 @@ def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> N
             f"first finding of {arm}: {finding['rule']} in pool {finding['pool']}, rank {rank['rank']}, "
             f"operation {finding['operation']}, {finding['virtual_s']} s"
         )
-        _print_wrapped(console, f"page {finding['page']}: {finding['message']}", 2)
+        _print_wrapped(console, finding["message"], 2)
         history = finding["history"]
         if len(history) > HISTORY_LINES:
             console.print(f"  ... {len(history) - HISTORY_LINES} earlier")

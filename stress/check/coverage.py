@@ -57,7 +57,7 @@ class Coverage:
         mapped = int(np.count_nonzero(event.peers != self._no_peer[event.pool]))
         if mapped < len(event.peers) and event.pool in self._open:
             self.add("free_group_with_unmapped", operation)
-        if mapped and step == "cache eviction":
+        if mapped and step == "SWA eviction":
             self.add("swa_evicted", operation)
         elif mapped and step == "window":
             self.add("swa_released_out_of_window", operation)

@@ -3,11 +3,10 @@
 `unpatched` is driven only with segments that have peers; a control shows that the oracle flags it otherwise.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from allocator_mutants import MUTANTS
+from allocator_oracle import Oracle, Row
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,11 +19,6 @@ from hypothesis.stateful import (
 
 from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.release import RELEASE_STRATEGIES
-
-# Test modules are imported by path, so those beside this one are found by their folder.
-sys.path.insert(0, str(Path(__file__).parent))
-from allocator_mutants import MUTANTS
-from allocator_oracle import Oracle, Row
 
 FULL_PAGES, SWA_PAGES = 14, 9
 PAGE_SIZES = (1, 16, 64, 256)

@@ -3,17 +3,9 @@
 The walk keeps what it was lent and checks the shadow against it, so the shadow can't be right by accident.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from allocator_mutants import (
     ClearsNamedSlots,
     FreesAtTheFlush,
@@ -21,6 +13,8 @@ from allocator_mutants import (
     KeepsThePeer,
     LosesTheGroup,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from allocator.hybrid_swa import HybridSWAAllocator
 from stress.check.event import Cause, EdgeShape, EventKind, PoolShape

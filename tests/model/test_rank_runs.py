@@ -70,7 +70,11 @@ def test_without_a_linker_a_window_evicted_tail_is_enough():
 def test_strides_do_not_change_what_a_rank_does(exchange_ms):
     long = run_arm("patched", "linker.store=memory", *ONE_RANK)[0][0]
     short = run_arm("patched", "linker.store=memory", f"layout.exchange_ms={exchange_ms}", *ONE_RANK)[0][0]
-    assert (short.digest, short.operations, short.virtual_us) == (long.digest, long.operations, long.virtual_us)
+    assert (short.digest, short.operations, short.virtual_us) == (
+        long.digest,
+        long.operations,
+        long.virtual_us,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The driver of the Ray test, run as a script: one cluster, three arms, then it waits to be killed.
+"""The driver of the Ray test, run as a script: one cluster, four arms, then it waits to be killed.
 
 Prints one JSON line an arm. The last arm runs for ever; its line holds the pids of its ranks.
 """
@@ -14,23 +14,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "multi"))
 
 from launch_ranks import launch_config, rank_specs
 
+from stress.config import load_config
 from stress.launch.contract import make_launcher
+from stress.result import RankSpec
 
 ENTRY = "launch_ranks:echo_rank"
 
 
-def run_arm(launcher, config, run_dir: str, arm: str) -> dict:
+def run_arm(launcher, specs: list[RankSpec], entry: str = ENTRY) -> dict:
     """The outcomes of one arm, the pids it had, and which of them outlived `stop`."""
     begun_s = time.monotonic()
-    launcher.start(rank_specs(config, run_dir, arm), ENTRY)
+    launcher.start(specs, entry)
     pids = launcher.pids()
     outcomes = {}
-    while len(outcomes) < config.layout.tp_size:
+    while len(outcomes) < len(specs):
         for outcome in launcher.poll(1.0):
             outcomes[outcome.rank] = outcome
     launcher.stop()
     return {
-        "arm": arm,
+        "arm": specs[0].arm,
         "seconds": time.monotonic() - begun_s,
         "pids": pids,
         "alive": [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()],
@@ -42,13 +44,28 @@ def run_arm(launcher, config, run_dir: str, arm: str) -> dict:
     }
 
 
+def smoke_specs(run_dir: str) -> list[RankSpec]:
+    """The patched arm of the shipped smoke configuration."""
+    config = load_config("smoke")
+    return [
+        RankSpec(
+            config=config.to_dict(), arm="patched", rank=rank, ranks=2, seed=config.seed, run_dir=run_dir
+        )
+        for rank in range(2)
+    ]
+
+
 def main(run_dir: str) -> None:
     launcher = make_launcher("ray", launch_config(2))
-    whole = run_arm(launcher, launch_config(2, rounds=9, bytes=3000), run_dir, "whole")
-    print(json.dumps(whole), flush=True)
-    print(json.dumps(run_arm(launcher, launch_config(2, rounds=6, kill=1), run_dir, "killed")), flush=True)
+
+    def tell(line: dict) -> None:
+        print(json.dumps(line), flush=True)
+
+    tell(run_arm(launcher, rank_specs(launch_config(2, rounds=9, bytes=3000), run_dir, "whole")))
+    tell(run_arm(launcher, rank_specs(launch_config(2, rounds=6, kill=1), run_dir, "killed")))
+    tell(run_arm(launcher, smoke_specs(run_dir), "stress.rank:run_rank"))
     launcher.start(rank_specs(launch_config(2, rounds=10**9, sleep_s=0.01), run_dir, "endless"), ENTRY)
-    print(json.dumps({"arm": "endless", "pids": launcher.pids()}), flush=True)
+    tell({"arm": "endless", "pids": launcher.pids()})
     time.sleep(600)
 
 

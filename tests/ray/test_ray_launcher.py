@@ -1,4 +1,4 @@
-"""One Ray cluster, three arms: results, a killed actor, and a driver (a process of its own) killed -9."""
+"""One Ray cluster, four arms: results, a killed actor, the smoke run, and a driver (a process of its own) killed -9."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rank_driver import run_arm
 
 from stress.launch.inline import InlineLauncher
 from stress.record import RankTail, rank_path
@@ -29,7 +30,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(run_dir: Path):
-    """The driver, once it has printed its three lines; killed at the end in any case."""
+    """The driver, once it has printed its four lines; killed at the end in any case."""
     with (
         (run_dir / "stderr").open("wb") as errors,
         subprocess.Popen(
@@ -44,7 +45,7 @@ def driver(run_dir: Path):
         limit = threading.Timer(LIMIT_S, process.kill)
         limit.start()
         try:
-            lines = [process.stdout.readline() for _ in range(3)]
+            lines = [process.stdout.readline() for _ in range(4)]
             assert all(lines), (run_dir / "stderr").read_text()
             process.lines = [json.loads(line) for line in lines]
             yield process
@@ -89,9 +90,16 @@ def test_a_killed_actor_costs_only_its_own_result(driver, run_dir: Path) -> None
     assert tail.started.pid not in driver.lines[0]["pids"].values()
 
 
+def test_smoke_decides_on_ray_what_it_decides_inline(driver) -> None:
+    smoke = driver.lines[2]
+    expected = [["finished", result.digest, False] for result in run_arm("patched")[0]]
+    assert smoke["results"] == expected
+    assert smoke["alive"] == []
+
+
 def test_nothing_outlives_a_killed_driver(driver) -> None:
     before = session(driver.pid)
-    assert set(driver.lines[2]["pids"].values()) < set(before)
+    assert set(driver.lines[3]["pids"].values()) < set(before)
     assert len(before) > 5  # the cluster's daemons and agents too
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait(30)

@@ -32,9 +32,9 @@ def test_marks_are_told_the_first_time_and_counted_after():
 
 def test_evictions_need_pages_with_peers():
     coverage = Coverage(EDGES)
-    coverage.observe(intent(1, "swa", [1, 2], [0, 0], "cache eviction"))
+    coverage.observe(intent(1, "swa", [1, 2], [0, 0], "SWA eviction"))
     assert coverage.reached == {}
-    coverage.observe(intent(2, "swa", [1, 2], [0, 7], "cache eviction"))
+    coverage.observe(intent(2, "swa", [1, 2], [0, 7], "SWA eviction"))
     coverage.observe(intent(3, "full", [1, 2], None, "cache eviction"))
     coverage.observe(intent(4, "swa", [1], [7], "window"))
     coverage.observe(intent(5, "full", [1], None, "release"))

@@ -1,14 +1,8 @@
 """I1 to I3, and how the ledger keeps findings and survives a broken check. Each rule has a control that it flags at
 the faulty operation, and a clean twin that it does not."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from rule_bench import EDGES, PAGE, POOLS, Bench, loaded_and_freed, sweep
 
 from stress.check.rules import RULES

@@ -1,12 +1,6 @@
 """I6, I12, I13 and I20, the rules of tables, counts and the end of a run: a control and a clean twin each."""
 
-import sys
-from pathlib import Path
-
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from rule_bench import PAGE, Bench, accounts, hold, loaded_and_freed
 
 from stress.check.event import Cause, EventKind

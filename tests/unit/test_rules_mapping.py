@@ -1,12 +1,6 @@
 """I4 to I8, the rules of the mapping and of free groups: a control and a clean twin each."""
 
-import sys
-from pathlib import Path
-
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from rule_bench import FULL, PAGE, SWA, Bench
 
 from allocator.hybrid_swa import HybridSWAAllocator

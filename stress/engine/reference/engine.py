@@ -52,8 +52,9 @@ class ReferenceEngine:
         allocator = memory.allocator
         full = PoolShape("full", allocator.size_full // self.page_size, self.page_size, null_page=0)
         swa = PoolShape("swa", allocator.size_swa // self.page_size, self.page_size, null_page=0)
-        self.pools = (full, swa) if memory.paged_swa else (full,)
-        self.edges = (EdgeShape("full", "swa", no_peer=0),) if memory.paged_swa else ()
+        # With a ring the paged SWA pool and the mapping are watched all the same: nothing may touch them.
+        self.pools = (full, swa)
+        self.edges = (EdgeShape("full", "swa", no_peer=0),)
         self._specs: dict[int, RequestSpec] = {}
         self._rows: dict[int, Row] = {}
         self._spec_tails = 0
@@ -205,11 +206,11 @@ class ReferenceEngine:
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         allocator, cache = self.memory.allocator, self.memory.cache
         full_free = allocator.full_available_size() // self.page_size
-        counts = {"full": (self.pools[0].pages, full_free, cache.full_evictable, cache.full_protected)}
-        if self.memory.paged_swa:
-            swa_free = allocator.swa_available_size() // self.page_size
-            counts["swa"] = (self.pools[1].pages, swa_free, cache.swa_evictable, cache.swa_protected)
-        return counts
+        swa_free = allocator.swa_available_size() // self.page_size
+        return {
+            "full": (self.pools[0].pages, full_free, cache.full_evictable, cache.full_protected),
+            "swa": (self.pools[1].pages, swa_free, cache.swa_evictable, cache.swa_protected),
+        }
 
     def leftover(self) -> tuple[int, int, int, int, int]:
         linker = self.external.linker

@@ -129,6 +129,7 @@ class Memory:
             for victim in self.cache.evict_full(self.pages_for(full_tokens)):
                 swa_pages -= len(victim.pages) if victim.swa_live else 0
                 self._free_leaf(victim)
+        self.step = "SWA eviction"
         if swa_pages > 0 and self.paged_swa:
             for victim in self.cache.evict_swa(swa_pages):
                 self.allocator.free_swa_segment(self.whole_slots(victim.pages), start_pos=0)
