@@ -8,6 +8,7 @@ before any rank starts.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from stress.check.marks import MARKS
 from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
 
 TARGETS = ("reference",)
@@ -49,6 +51,11 @@ def _broken(config: Config) -> Iterator[str]:
     yield from _at_least("linker.delay_ms", config.linker.delay_ms, 0)
     if not 0 <= config.check.level <= 3:
         yield f"check.level: {config.check.level} is no level; give 0, 1, 2 or 3"
+    unknown = sorted(set(config.check.require) - set(MARKS))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], MARKS, n=1, cutoff=0.5)
+        cure = f"did you mean {near[0]!r}?" if near else f"the marks are {', '.join(MARKS)}"
+        yield f"check.require: {unknown[0]!r} is no mark; {cure}"
     yield from _broken_arms(config)
 
 

@@ -212,3 +212,8 @@ def test_what_is_checked_before_ranks_start_is_what_they_know():
     assert tuple(RELEASE_STRATEGIES) == RELEASES
     assert tuple(PROFILES) == tuple(f"generated:{name}" for name in GENERATED)
     assert set(LAUNCHERS) == set(contract.LAUNCHERS)
+
+
+def test_a_required_mark_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match=r"check.require: 'retract' is no mark; did you mean 'retracted'\?"):
+        load_config("smoke", ['check.require=["retract"]'])

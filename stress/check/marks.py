@@ -1,0 +1,17 @@
+"""The marks: what a run can be required to have done, for it would mean little otherwise."""
+
+MARKS = (
+    "linker_loaded_without_swa",  # a load-back gave FULL slots and no SWA peers
+    "load_back",  # a prefix came back from the external store
+    "swa_released_out_of_window",
+    "full_evicted",  # a cached leaf went
+    "swa_evicted",  # a cached node became an SWA tombstone
+    "free_group_with_unmapped",  # a page without a peer was asked back inside a free group
+    "chunk_crossed_page",  # one prefill chunk went over a page's edge
+    "spec_tail_returned",  # whole pages reserved for drafts came back at the end
+    "cancelled",
+    "offloaded",  # new pages reached the external store
+    "retracted",
+    "tombstone_recovered",
+    "node_split",
+)
