@@ -8,12 +8,14 @@ Method names and argument order are SGLang's, so that one probe, by method name,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+    from allocator.prefix_node import Evicted, Inserted, Lock, Match, PageCounts, PrefixNode
 
 
 class SlotLender(Protocol):
@@ -59,7 +61,11 @@ class SlotReclaimer(Protocol):
 class PagePoolContract(SlotLender, SlotReclaimer, Protocol):
     """One paged pool. Its free length is known to the host without asking the device."""
 
+    page_size: int
     num_pages: int
+
+    def clear(self) -> None:
+        """Every page is free again, whoever had it."""
 
     def available_size(self) -> int:
         """Tokens on the free list; piled frees do not count."""
@@ -79,13 +85,43 @@ class HybridContract(SlotLender, SlotReclaimer, Protocol):
     is read and cleared when a free is asked for, never at the flush: by then the slot may be mapped anew.
     """
 
+    page_size: int
+    full_attn_allocator: PagePoolContract
+    swa_attn_allocator: PagePoolContract
     full_to_swa_index_mapping: torch.Tensor
+
+    def clear(self) -> None:
+        """Both pools are free and nothing is mapped."""
+
+    def available_size(self) -> int:
+        """Tokens that can be lent in pairs."""
+
+    def full_available_size(self) -> int:
+        """Tokens on the FULL free list."""
+
+    def swa_available_size(self) -> int:
+        """Tokens on the SWA free list."""
+
+    def translate_loc_from_full_to_swa(self, indices: torch.Tensor) -> torch.Tensor:
+        """SWA slots of FULL slots, same shape; 0 = no peer, -1 stays -1."""
+
+    def set_full_to_swa_mapping(self, full_indices: torch.Tensor, swa_indices: torch.Tensor) -> None:
+        """Maps FULL slots [k] to SWA slots [k]; frees nothing."""
+
+    def clear_full_to_swa_mapping(self, full_indices: torch.Tensor) -> None:
+        """Forgets the peers of exactly these FULL slots [k]; frees nothing."""
 
     def free_swa(self, indices: torch.Tensor) -> None:
         """Set-shaped free of the SWA side only; entries without a peer are dropped."""
 
     def free_swa_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
         """Fixed-shape free of the SWA side only; entries without a peer are the release strategy's affair."""
+
+    def free_full(self, indices: torch.Tensor) -> None:
+        """Set-shaped free of the FULL side only; the peers must be gone already."""
+
+    def free_full_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
+        """Fixed-shape free of the FULL side only; the peers must be gone already."""
 
 
 class ReleaseStrategy(Protocol):
@@ -107,14 +143,23 @@ class PrefixCacheContract(Protocol):
     split or revived meanwhile. A hit ends where its window is live, if the model needs the window for a hit.
     """
 
-    def match(self, keys: np.ndarray) -> object:
+    def match(self, keys: np.ndarray) -> Match:
         """int64[n] page keys, each naming the whole prefix up to its page: the longest cached prefix."""
 
-    def insert(self, keys: np.ndarray, pages: np.ndarray, swa_live: np.ndarray, protected: int) -> object:
+    def insert(self, keys: np.ndarray, pages: np.ndarray, swa_live: np.ndarray, protected: int) -> Inserted:
         """Publishes pages; what is cached already keeps its page, and the caller's copy is reported back."""
 
-    def evict_full(self, need_pages: int) -> Iterator[object]:
+    def lock(self, node: PrefixNode, holder: Hashable) -> Lock:
+        """Holds the prefix that ends at a node until the receipt is unlocked."""
+
+    def unlock(self, receipt: Lock) -> None:
+        """Releases what that lock took and nothing else; once."""
+
+    def evict_full(self, need_pages: int) -> Iterator[Evicted]:
         """Unlocked leaves, least recently used first, one victim at a time."""
 
-    def evict_swa(self, need_pages: int) -> Iterator[object]:
+    def evict_swa(self, need_pages: int) -> Iterator[Evicted]:
         """Nodes lose their SWA part and keep their FULL part, least recently used first."""
+
+    def counts(self) -> PageCounts:
+        """Evictable and protected pages of each component."""
