@@ -12,16 +12,19 @@ pinned by its caller until then. Nothing here reads a clock: the caller passes `
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+
+
+TransferKind = Literal["load", "offload"]
 
 
 class Completion(NamedTuple):
     """A transfer that ended. `pages`: how many of its pages are valid (fewer than asked: a short one)."""
 
     ticket: int
-    kind: str  # "load" | "offload"
+    kind: TransferKind
     owner: int  # the request, or whatever the caller gave
     pages: int
     ok: bool
@@ -29,6 +32,8 @@ class Completion(NamedTuple):
 
 
 class Linker(Protocol):
+    """One rank's side of an external store. `skips_swa`: FULL pages alone are moved."""
+
     skips_swa: bool
 
     def lookup(self, keys: np.ndarray) -> int:
@@ -54,7 +59,8 @@ class Linker(Protocol):
     def poll(self, now_us: int) -> list[Completion]:
         """Transfers that ended by now, in order of (due_us, ticket); stores become visible here."""
 
-    def next_due_us(self) -> int | None: ...
+    def next_due_us(self) -> int | None:
+        """When the next transfer ends; None: nothing is in flight."""
 
     def in_flight(self) -> tuple[int, int]:
         """(loads, offloads) that have not ended."""

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from linker.contract import Completion
+from linker.contract import Completion, TransferKind
 from linker.key_table import require_keys
 from linker.store import MemoryStore
 
 
 class _Transfer(NamedTuple):
-    kind: str
+    kind: TransferKind
     owner: int
     keys: np.ndarray  # int64[n], what moves
     pages: np.ndarray  # int64[n], FULL page ids
@@ -176,7 +176,7 @@ class DirectLinker:
 
     def _queue(
         self,
-        kind: str,
+        kind: TransferKind,
         owner: int,
         keys: np.ndarray,
         pages: np.ndarray,

@@ -18,6 +18,8 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: consecutive
 
 
 class KeyTable:
+    """Positive int64 keys, each held once. `len()` counts them."""
+
     def __init__(self) -> None:
         self._count = 0
         self._resize(_MIN_SLOTS)
