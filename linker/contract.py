@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-
 TransferKind = Literal["load", "offload"]
 
 

@@ -20,9 +20,8 @@ class EventKind(str, Enum):
 
     LEND = "lend"  # pool, pages: left the free list
     RETURN = "return"  # pool, pages: are on the free list again, in the order in which they went
-    INTENT = (
-        "intent"  # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
-    )
+    # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
+    INTENT = "intent"
     BIND = "bind"  # edge, pages = source pages, peers = what they shall map to from now on (no_peer: nothing)
     MAP = "map"  # edge, pages = source pages, peers = what the mapping says now (no_peer included)
     SLOTS = "slots"  # edge, pages = source slots, peers = target slots: a sample for offset checks
@@ -31,9 +30,8 @@ class EventKind(str, Enum):
     HOLD = "hold"  # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none
     FREE_LIST = "free_list"  # pool, pages: the whole free list, read by a sweep
     CACHED = "cached"  # pool, pages: every page in the prefix cache, read by a sweep
-    COUNTS = (
-        "counts"  # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
-    )
+    # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
+    COUNTS = "counts"
     LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
 
 

@@ -193,9 +193,8 @@ class EdgeShadow:
         self.peer = np.full(len(source.on_loan), shape.no_peer, dtype=np.int64)
         self.holder = np.full(len(target.on_loan), -1, dtype=np.int64)
         self.mapped = 0
-        self.doubled: list[
-            tuple[int, int, int]
-        ] = []  # (source, other source, target) to look at again at the end
+        # (source, other source, target) to look at again at the end of the operation
+        self.doubled: list[tuple[int, int, int]] = []
 
     def is_page(self, peers: np.ndarray) -> np.ndarray:
         """Mask of entries that name a lendable page of the target."""

@@ -30,11 +30,11 @@ class Padding(Rule):
         if not len(pool.outside):
             return
         if event.kind is EventKind.LEND:
-            report(_lent(event, pool))
+            report(_crossed(event, pool, "lent"))
             return
         guilty = _reader_of_no_peer(pool, shadow)
         if guilty is None:
-            report(_returned(event, pool))
+            report(_crossed(event, pool, "returned"))
         else:
             report(_returned_at_flush(event, pool, guilty, shadow))
 
@@ -43,12 +43,13 @@ def _what(pool: PoolShadow, page: int) -> str:
     return "padding" if page == pool.null else f"outside {pool.first}..{pool.end - 1}"
 
 
-def _lent(event: Event, pool: PoolShadow) -> Violation:
+def _crossed(event: Event, pool: PoolShadow, how: str) -> Violation:
+    """A wrong id was `how`: lent or returned."""
     page, count = int(pool.outside[0]), len(pool.outside)
 
     def message() -> str:
         return (
-            f"page {page} ({_what(pool, page)}) lent {_times(count)} by {event.method} in operation "
+            f"page {page} ({_what(pool, page)}) {how} {_times(count)} by {event.method} in operation "
             f"{event.cause.operation} ({blame(event.cause)})"
         )
 
@@ -62,18 +63,6 @@ def _on_free_list(event: Event, pool: PoolShadow) -> Violation:
         return (
             f"page {page} ({_what(pool, page)}) is on the free list {_times(count)} more than was seen to come; "
             "found by a sweep: a write that no watched method made"
-        )
-
-    return Violation("I1", event.pool, page, count, message)
-
-
-def _returned(event: Event, pool: PoolShadow) -> Violation:
-    page, count = int(pool.outside[0]), len(pool.outside)
-
-    def message() -> str:
-        return (
-            f"page {page} ({_what(pool, page)}) returned {_times(count)} by {event.method} in operation "
-            f"{event.cause.operation} ({blame(event.cause)})"
         )
 
     return Violation("I1", event.pool, page, count, message)

@@ -6,6 +6,8 @@ second borrower on two requests write to one page. A borrower whose request hold
 
 from __future__ import annotations
 
+import numpy as np
+
 from stress.check.event import Event, EventKind
 from stress.check.history import blame, shadow_owner
 from stress.check.pool_shadow import PoolShadow
@@ -29,7 +31,7 @@ class Exclusive(Rule):
             self._check_null(event, pool, shadow, report)
 
     def _check_null(self, event: Event, pool: PoolShadow, shadow: Shadow, report: Report) -> None:
-        borrowed = int((pool.outside == pool.null).sum())
+        borrowed = int(np.count_nonzero(pool.outside == pool.null))
         shared = borrowed if pool.on_loan[pool.null] and _still_there(pool, event, shadow) else borrowed - 1
         if shared > 0:
             report(_lent_twice(event, pool, pool.null, shared, shadow))

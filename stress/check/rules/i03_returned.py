@@ -11,7 +11,7 @@ import numpy as np
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.pool_shadow import PoolShadow
-from stress.check.rules.rule import Report, Rule, Violation, asker
+from stress.check.rules.rule import Report, Rule, Violation, asker, such_pages
 from stress.check.state import Shadow
 
 
@@ -35,8 +35,7 @@ class Returned(Rule):
 
         def message() -> str:
             why = "is not on loan" if free else "comes back twice in one call"
-            more = f"; {len(pages)} such pages" if len(pages) > 1 else ""
-            return f"page {page} returned by {event.method} ({blame(cause)}) {why}{more}"
+            return f"page {page} returned by {event.method} ({blame(cause)}) {why}{such_pages(len(pages))}"
 
         report(Violation("I3", event.pool, page, len(pages), message, cause, at_us))
 
@@ -48,7 +47,9 @@ class Returned(Rule):
 
         def message() -> str:
             what = "is on loan and" if pool.on_loan[page] else "more than once"
-            more = f" ({len(pages)} such pages)" if len(pages) > 1 else ""
-            return f"page {page} {what} on the free list{more}; found by a sweep: a write that no watched method made"
+            return (
+                f"page {page} {what} on the free list{such_pages(len(pages))}; "
+                "found by a sweep: a write that no watched method made"
+            )
 
         report(Violation("I3", event.pool, page, len(pages), message))

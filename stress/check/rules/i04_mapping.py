@@ -12,7 +12,7 @@ import numpy as np
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.pool_shadow import EdgeShadow
-from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 
 
@@ -57,13 +57,12 @@ class Mapping(Rule):
 
         def message() -> str:
             read = "reads" if event.kind is EventKind.INTENT else "leaves"
-            more = f" ({len(new)} such pages)" if len(new) > 1 else ""
             target = edge.shape.target
             found = "no peer" if entry == edge.no_peer else f"{target} page {entry}"
             must = "no peer" if expected == edge.no_peer else f"{target} page {expected}"
             return (
                 f"{event.method} ({blame(event.cause)}) {read} {found} at {source} page {page}, "
-                f"must be {must}{more}"
+                f"must be {must}{such_pages(len(new))}"
             )
 
         report(Violation("I4", source, page, len(new), message))

@@ -10,7 +10,8 @@ import numpy as np
 
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
-from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.pool_shadow import EdgeShadow
+from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 
 
@@ -47,7 +48,7 @@ class OneSource(Rule):
             def message() -> str:
                 return (
                     f"{event.method} ({blame(event.cause)}) leaves {source} page {owner} mapped to page "
-                    f"{target}, which is not on loan{_more(count)}"
+                    f"{target}, which is not on loan{such_pages(count)}"
                 )
 
             report(Violation("I5", event.pool, target, count, message))
@@ -66,7 +67,7 @@ class OneSource(Rule):
                 report(_outlived(event, edge, still))
 
 
-def _double(edge, source: int, other: int, target: int) -> Violation:
+def _double(edge: EdgeShadow, source: int, other: int, target: int) -> Violation:
     name = edge.shape.source
 
     def message() -> str:
@@ -75,18 +76,14 @@ def _double(edge, source: int, other: int, target: int) -> Violation:
     return Violation("I5", edge.shape.target, target, 1, message)
 
 
-def _outlived(event: Event, edge, pages: np.ndarray) -> Violation:
+def _outlived(event: Event, edge: EdgeShadow, pages: np.ndarray) -> Violation:
     page, name = int(pages[0]), edge.shape.source
     holder = int(edge.holder[page])
 
     def message() -> str:
         return (
             f"page {page} returned by {event.method} ({blame(event.cause)}) while {name} page {holder} "
-            f"still maps to it{_more(len(pages))}"
+            f"still maps to it{such_pages(len(pages))}"
         )
 
     return Violation("I5", event.pool, page, len(pages), message, event.cause, event.at_us)
-
-
-def _more(count: int) -> str:
-    return f" ({count} such pages)" if count > 1 else ""

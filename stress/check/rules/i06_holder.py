@@ -12,7 +12,7 @@ import numpy as np
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.pool_shadow import EdgeShadow
-from stress.check.rules.rule import Report, Rule, Violation, asker
+from stress.check.rules.rule import Report, Rule, Violation, asker, such_pages
 from stress.check.state import Shadow
 
 
@@ -58,10 +58,9 @@ class Holder(Rule):
         self._known.update((target, int(p)) for p in peers)
 
         def message() -> str:
-            more = f" ({count} such pages)" if count > 1 else ""
             return (
                 f"{source} page {page} came back ({blame(cause)}) while its {target} page {peer} is live: "
-                f"nobody can free that any more{more}"
+                f"nobody can free that any more{such_pages(count)}"
             )
 
         report(Violation("I6", target, peer, count, message, cause, at_us))
@@ -77,7 +76,7 @@ class Holder(Rule):
         page, count = pages[0], len(pages)
 
         def message() -> str:
-            more = f" ({count} such pages)" if count > 1 else ""
-            return f"page {page} is on loan, but no {edge.shape.source} page maps to it and no free is pending{more}"
+            source = edge.shape.source
+            return f"page {page} is on loan, but no {source} page maps to it and no free is pending{such_pages(count)}"
 
         report(Violation("I6", name, page, count, message))

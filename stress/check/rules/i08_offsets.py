@@ -11,7 +11,7 @@ import numpy as np
 
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
-from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 
 
@@ -44,10 +44,9 @@ class Offsets(Rule):
 
         def message() -> str:
             must = "no peer" if peer == edge.no_peer else f"a slot of {target} page {peer} at the same offset"
-            more = f" ({count} such pages)" if count > 1 else ""
             return (
                 f"{event.method} ({blame(event.cause)}) leaves {target} slot {entry} at token {slot % size} of "
-                f"page {page}, must be {must}{more}"
+                f"page {page}, must be {must}{such_pages(count)}"
             )
 
         report(Violation("I8", edge.shape.source, page, count, message))

@@ -11,7 +11,7 @@ import numpy as np
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.pool_shadow import PoolShadow
-from stress.check.rules.rule import Report, Rule, Violation
+from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow, first_difference
 
 
@@ -25,9 +25,9 @@ class Held(Rule):
     def __init__(self):
         self._returned: list[Event] = []
         self._reported: set[tuple[str, int]] = set()
-        # By pool: the operation that may give a page up last, its own request's table being marked once.
+        # By pool: for each page the last operation that may give it up, and the (operation, request) marked last.
         self._own: dict[str, np.ndarray] = {}
-        self._marked = (0, -1)
+        self._marked: dict[str, tuple[int, int]] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         if event.kind is EventKind.HOLD:
@@ -42,8 +42,7 @@ class Held(Rule):
                 # The operation stopped half-way: its request's row still names what it gave back.
                 self._returned.clear()
         elif event.peers is None:
-            pool = shadow.pools[event.pool]
-            self._check_given_up(event, pool, pool.valid, "asked back", shadow, report)
+            self._check_asked_back(event, shadow.pools[event.pool], shadow, report)
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         returned, self._returned = self._returned, []
@@ -55,15 +54,15 @@ class Held(Rule):
             if pages:
                 report(_violation(event, pages, "returned", shadow))
 
-    def _check_given_up(self, event: Event, pool: PoolShadow, pages, how: str, shadow, report) -> None:
+    def _check_asked_back(self, event: Event, pool: PoolShadow, shadow: Shadow, report: Report) -> None:
+        pages = pool.valid
         tables = pool.tables[pages]
         if not np.count_nonzero(tables):
             return
-        own = np.isin(pages, shadow.table_of_cause(event.cause))
-        held = pages[tables > own].tolist()
+        held = pages[tables > self._is_own(event, pool, pages, shadow)].tolist()
         if held:
             self._reported.update((event.pool, page) for page in held)
-            report(_violation(event, held, how, shadow))
+            report(_violation(event, held, "asked back", shadow))
 
     def _check_rebound(self, event: Event, shadow: Shadow, report: Report) -> None:
         edge = shadow.edge_into[event.pool]
@@ -80,12 +79,12 @@ class Held(Rule):
 
     def _is_own(self, event: Event, pool: PoolShadow, pages: np.ndarray, shadow: Shadow) -> np.ndarray:
         """Mask: in the table of the request that the operation ends or repoints."""
-        own = self._own.get(pool.shape.name)
+        name, operation, rid = pool.shape.name, event.cause.operation, event.cause.rid
+        own = self._own.get(name)
         if own is None:
-            own = self._own[pool.shape.name] = np.full(len(pool.tables), -1, dtype=np.int64)
-        operation, rid = event.cause.operation, event.cause.rid
-        if self._marked != (operation, rid):
-            self._marked = (operation, rid)
+            own = self._own[name] = np.full(len(pool.tables), -1, dtype=np.int64)
+        if self._marked.get(name) != (operation, rid):
+            self._marked[name] = (operation, rid)
             own[pool.inside(shadow.table_of_cause(event.cause))] = operation
         return own[pages] == operation
 
@@ -102,7 +101,7 @@ class Held(Rule):
 
         def message() -> str:
             what = "has been asked back" if pool.on_loan[page] else "is not on loan"
-            return f"the table of request {event.cause.rid} names page {page}, which {what}{_more(gone)}"
+            return f"the table of request {event.cause.rid} names page {page}, which {what}{such_pages(len(gone))}"
 
         report(Violation("I12", event.pool, page, len(gone), message))
 
@@ -114,11 +113,7 @@ def _violation(event: Event, pages: list[int], how: str, shadow: Shadow) -> Viol
         holders = [rid for rid, table in shadow.tables.items() if (table == page).any()]
         return (
             f"page {page} {how} by {event.method} ({blame(event.cause)}) while the table of request "
-            f"{', '.join(map(str, holders[:4]))} names it{_more(pages)}"
+            f"{', '.join(map(str, holders[:4]))} names it{such_pages(len(pages))}"
         )
 
     return Violation("I12", event.pool, page, len(pages), message, event.cause, event.at_us)
-
-
-def _more(pages) -> str:
-    return f" ({len(pages)} such pages)" if len(pages) > 1 else ""

@@ -56,6 +56,11 @@ class Rule:
         """An operation is over."""
 
 
+def such_pages(count: int) -> str:
+    """What a message that names the first of `count` wrong pages ends with."""
+    return f" ({count} such pages)" if count > 1 else ""
+
+
 def asker(pool: PoolShadow, page: int, event: Event) -> tuple[Cause, int]:
     """Cause and time of the last pending free that asked for the page, else those of the event itself."""
     for intent in reversed(pool.intents):
