@@ -30,7 +30,10 @@ class _Plan(NamedTuple):
     apply: Callable[[Event], None] | None
 
 
-ALL_OBSERVATIONS = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+# What an engine may let be watched, and `offsets`, which the probe alone decides: samples of slots inside a page.
+ALL_OBSERVATIONS = frozenset(
+    {"lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain"}
+)
 
 
 class Ledger:

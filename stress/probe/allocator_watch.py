@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stress.check.event import EdgeShape, EventKind, PoolShape
-from stress.check.shadow import Ledger
+from stress.check.shadow import ALL_OBSERVATIONS, Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
 from stress.probe.journal import Journal
 from stress.probe.meaning import SEGMENT_FREES, SET_FREES, Meaning
@@ -53,6 +53,8 @@ class Watch(Journal):
         self.source = self.pools[0]
         self.edge = edges[0] if edges and hybrid else None
         self._meaning = Meaning(self)
+        if self.reader.waits:
+            ledger.limit_to(ALL_OBSERVATIONS - {"offsets"})
         for pool in self.pools:
             self._wrap_pool(pool, tells_groups=not hybrid)
         if hybrid:
@@ -134,7 +136,7 @@ class Watch(Journal):
 
     def _freeing(self, pool: WatchedPool, name: str, inner: Callable, tells_group: bool) -> Callable:
         def call(*args, **kwargs):
-            if self._enter() and args:
+            if self._enter() and (args or kwargs):
                 self._meaning.of_pool_free(pool, name, args, kwargs)
             before = -1 if pool.freeing else pool.free_pages()
             pool.freeing = True

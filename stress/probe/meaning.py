@@ -32,7 +32,7 @@ class Meaning:
     def of_free(self, name: str, args: tuple, kwargs: dict) -> None:
         """A free of the hybrid: what it asks back in each pool."""
         watch = self._watch
-        indices = args[0] if args else next(iter(kwargs.values()))
+        indices = _first(args, kwargs)
         if not len(indices):
             return
         size = watch.source.page_size
@@ -47,7 +47,7 @@ class Meaning:
 
     def of_pool_free(self, pool: WatchedPool, name: str, args: tuple, kwargs: dict) -> None:
         """A free of a sub pool that is called directly: no mapping is read."""
-        indices = args[0]
+        indices = _first(args, kwargs)
         if not len(indices):
             return
         if name == "free_page_ids":
@@ -103,3 +103,8 @@ class Meaning:
             # Which slots share a page is found out on the host, when they have landed.
             return slots
         return slots[np.sort(np.unique(slots // size, return_index=True)[1])]
+
+
+def _first(args: tuple, kwargs: dict):
+    """The first argument, however it was passed."""
+    return args[0] if args else next(iter(kwargs.values()))

@@ -29,7 +29,7 @@ class Probe:
     """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes."""
 
     def __init__(self, engine: Engine, ledger: Ledger):
-        ledger.limit_to(engine.observes)
+        ledger.limit_to(engine.observes | {"offsets"})
         self.ledger = ledger
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
         self.watch.step = lambda: engine.step

@@ -107,6 +107,19 @@ def test_set_shaped_frees_name_each_page_once(name):
     assert log.findings == {} and log.crashed == ""
 
 
+@pytest.mark.parametrize("outer", [True, False])
+def test_a_free_is_understood_however_its_arguments_are_passed(outer):
+    allocator, log = hybrid(), Log()
+    watch(allocator, POOLS, EDGES, log)
+    if outer:
+        allocator.free_swa(indices=allocator.alloc(2 * PAGE))
+        assert log.told(EventKind.INTENT) == [("intent", "swa", [1, 2])]
+    else:
+        allocator.full_attn_allocator.free(indices=allocator.full_attn_allocator.alloc(2 * PAGE))
+        assert log.told(EventKind.INTENT) == [("intent", "full", [1, 2])]
+    assert log.findings == {} and log.crashed == ""
+
+
 def test_what_was_seen_is_told_when_the_target_asserts():
     allocator, log = hybrid(), Log()
     seen = watch(allocator, POOLS, EDGES, log)
@@ -245,6 +258,14 @@ def test_both_paths_tell_the_ledger_the_same():
         assert (host.shadow.pools[name].on_loan == device.shadow.pools[name].on_loan).all()
     assert (host.shadow.edges[0].peer == device.shadow.edges[0].peer).all()
     assert host.shadow.edges[0].mapped > 3
+
+
+def test_a_rule_that_the_device_path_feeds_nothing_is_not_watched():
+    for reader, watched in ((None, True), (DeviceReader(), False)):
+        ledger = Ledger(POOLS, EDGES, 2)
+        Watch(hybrid(), POOLS, EDGES, ledger, reader)
+        assert ("I8" in ledger.rules_watched) is watched
+        assert "I4" in ledger.rules_watched
 
 
 def test_the_refusal_of_waiting_is_a_control():
