@@ -1,44 +1,15 @@
-"""The probe tells what happened and changes nothing; the device path waits for nothing."""
+"""The probe tells what happened, once and in order, and changes nothing."""
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from probe_bench import EDGES, PAGE, POOLS, Log, extend, hybrid, trace
 
-from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.page_pool import PagePool
-from stress.check.event import Cause, EdgeShape, EventKind, PoolShape
+from stress.check.event import EventKind
 from stress.check.shadow import Ledger
-from stress.operation import Kind, Operation
-from stress.probe import Probe, Watch, watch
-from stress.probe.capture import DeviceReader
+from stress.probe import watch
 from stress.probe.lent_pages import page_starts_of_decode, page_starts_of_extend
-
-PAGE = 4
-POOLS = (PoolShape("full", 32, PAGE, 0), PoolShape("swa", 16, PAGE, 0))
-EDGES = (EdgeShape("full", "swa"),)
-
-
-class Log(Ledger):
-    """A ledger that keeps the events."""
-
-    def __init__(self, level=1, **options):
-        super().__init__(POOLS, EDGES, level, **options)
-        self.seen = []
-        self.listen(self.seen.append)
-
-    def told(self, *kinds):
-        return [(e.kind.value, e.pool, e.pages.tolist()) for e in self.seen if e.kind in kinds]
-
-
-def hybrid(release="unpatched"):
-    return HybridSWAAllocator(32 * PAGE, 16 * PAGE, PAGE, release=release)
-
-
-def extend(allocator, rows, last):
-    prefix, seq = (torch.tensor(lens) for lens in zip(*rows, strict=True))
-    tokens = sum(hi - lo for lo, hi in rows)
-    return allocator.alloc_extend(prefix, prefix, seq, seq, torch.tensor(last), tokens)
 
 
 def test_lends_are_read_from_the_answer():
@@ -146,24 +117,6 @@ def test_events_are_copies():
         assert (event.pages == pages).all() and (peers is None or (event.peers == peers).all())
 
 
-def trace(allocator):
-    """A fixed walk through every method; what the target answered and holds afterwards."""
-    seen = []
-    slots = allocator.alloc(3 * PAGE)
-    seen.append(slots.tolist())
-    seen.append(extend(allocator, [(0, 6), (0, 3)], [-1, -1]).tolist())
-    seen.append(allocator.alloc(1000 * PAGE))
-    allocator.free_group_begin()
-    allocator.free_swa_segment(slots[: 2 * PAGE], start_pos=0)
-    allocator.free_full(slots[: 2 * PAGE])
-    allocator.free_group_end()
-    allocator.free(slots[2 * PAGE :])
-    seen.append(allocator.full_attn_allocator.get_all_free_pages().tolist())
-    seen.append(allocator.swa_attn_allocator.get_all_free_pages().tolist())
-    seen.append(allocator.full_to_swa_index_mapping.tolist())
-    return seen
-
-
 def test_a_watched_target_answers_the_same_and_is_given_back_whole():
     bare, watched, log = hybrid(), hybrid(), Log(level=3)
     names = dict(vars(watched)), dict(vars(watched.full_attn_allocator))
@@ -187,172 +140,3 @@ def test_a_single_pool_is_watched_too():
     pool.free_page_ids(torch.tensor([0, 1]))
     on.end()
     assert ledger.findings == {"I1": 1, "I3": 1}
-
-
-class NoWaiting(TorchDispatchMode):
-    """Refuses what waits for a device: reads of values, and shapes that depend on them."""
-
-    WAITS = ("_local_scalar_dense", "nonzero", "unique", "masked_select", "is_nonzero", "equal", "bincount")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.name().removeprefix("aten::")
-        if name.startswith(self.WAITS) or (name.startswith("index.") and self._masked(args)):
-            raise AssertionError(f"{name} waits for the device")
-        return func(*args, **(kwargs or {}))
-
-    def _masked(self, args):
-        return any(index is not None and index.dtype == torch.bool for index in args[1])
-
-
-def deferred_run(mode):
-    """The silent case of the bug, with the events held back until the end of each step."""
-    allocator = hybrid()
-    ledger = Ledger(POOLS, EDGES, 1)
-    on = Watch(allocator, POOLS, EDGES, ledger, DeviceReader())
-    with mode:
-        on.begin(Cause(1, "extend", 1, ""), 10)
-        extend(allocator, [(0, 6 * PAGE + 1)], [-1])
-        on.begin(Cause(2, "admit", 4, ""), 20)
-        loaded = allocator.full_attn_allocator.alloc(4 * PAGE)
-        on.begin(Cause(3, "checkpoint", 4, ""), 30)
-        allocator.free_group_begin()
-        allocator.free_swa_segment(loaded, start_pos=0)
-        on.begin(Cause(4, "results_end", -1, ""), 40)
-        allocator.free_group_end()
-    assert ledger.events == 0
-    on.land()
-    ledger.settle(4, 40)
-    return ledger
-
-
-def test_the_device_path_waits_for_nothing_and_finds_the_same():
-    ledger = deferred_run(NoWaiting())
-    assert ledger.crashed == "" and ledger.findings == {"I1": 4}
-    finding = ledger.first
-    assert (finding.operation, finding.noticed, finding.page) == (3, 4, 0)
-    assert finding.history[0] == "2 lent full page 8 to request 4 (admit)"
-
-
-def test_both_paths_tell_the_ledger_the_same():
-    """Copies that land later, and ids that are looked at on the host, make no difference to what is known."""
-    ledgers = []
-    for reader in (None, DeviceReader()):
-        ledger = Ledger(POOLS, EDGES, 1)
-        allocator = hybrid("filter-per-group")
-        on = Watch(allocator, POOLS, EDGES, ledger, reader)
-        on.begin(Cause(1, "extend", 1, ""), 10)
-        trace(allocator)
-        on.begin(Cause(2, "checkpoint", 1, ""), 20)
-        cached, own = allocator.full_attn_allocator.alloc(3 * PAGE), allocator.alloc(3 * PAGE)
-        peers = allocator.translate_loc_from_full_to_swa(own)
-        # The first page is named from its second slot on: it keeps its peer where the first slot does.
-        allocator.clear_full_to_swa_mapping(own[PAGE:])
-        allocator.set_full_to_swa_mapping(cached[PAGE:], peers[PAGE:])
-        allocator.clear_full_to_swa_mapping(own[1:PAGE])
-        on.land()
-        ledger.settle(2, 20)
-        ledgers.append(ledger)
-    host, device = ledgers
-    assert host.findings == device.findings == {} and host.crashed == device.crashed == ""
-    for name in ("full", "swa"):
-        assert (host.shadow.pools[name].on_loan == device.shadow.pools[name].on_loan).all()
-    assert (host.shadow.edges[0].peer == device.shadow.edges[0].peer).all()
-    assert host.shadow.edges[0].mapped > 3
-
-
-def test_a_rule_that_the_device_path_feeds_nothing_is_not_watched():
-    for reader, watched in ((None, True), (DeviceReader(), False)):
-        ledger = Ledger(POOLS, EDGES, 2)
-        Watch(hybrid(), POOLS, EDGES, ledger, reader)
-        assert ("I8" in ledger.rules_watched) is watched
-        assert "I4" in ledger.rules_watched
-
-
-def test_the_refusal_of_waiting_is_a_control():
-    with pytest.raises(AssertionError, match="waits for the device"), NoWaiting():
-        hybrid().free_swa(torch.arange(PAGE, 2 * PAGE))
-
-
-class TinyEngine:
-    """One pool pair, rows without a prefix cache."""
-
-    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
-    step = ""
-
-    def __init__(self):
-        self.allocator = hybrid("filter-per-group")
-        self.pools, self.edges = POOLS, EDGES
-        self.rows = {}
-        self.kept = np.empty(0, dtype=np.int64)
-
-    def allocators(self):
-        return self.allocator
-
-    def table(self, rid):
-        return self.rows.get(rid, self.kept[:0])
-
-    def cached_pages(self):
-        return self.kept
-
-    def counts(self):
-        full, swa = self.allocator.full_available_size() // PAGE, self.allocator.swa_available_size() // PAGE
-        return {"full": (32, full, len(self.kept), 0), "swa": (16, swa, len(self.kept), 0)}
-
-    def leftover(self):
-        return (0, 0, 0, 0, len(self.rows))
-
-    def extend(self, rid, pages):
-        slots = self.allocator.alloc(pages * PAGE)
-        self.rows[rid] = slots.numpy()[::PAGE] // PAGE
-
-    def finish(self, rid, keep=0, forget=0):
-        pages = self.rows.pop(rid)
-        self.kept = np.concatenate((self.kept, pages[:keep]))
-        given = pages[keep : len(pages) - forget]
-        slots = torch.from_numpy((given[:, None] * PAGE + np.arange(PAGE)).ravel())
-        self.allocator.free_segment(slots, start_pos=keep * PAGE)
-
-
-def served(engine, *verbs):
-    ledger = Ledger(engine.pools, engine.edges, 2)
-    probe = Probe(engine, ledger)
-    for number, (kind, rid, call) in enumerate(verbs, 1):
-        probe.begin(Operation(number, kind, number * 10, ((rid, 0),)))
-        call()
-        probe.end()
-        probe.sweep()
-    return ledger, probe
-
-
-def test_the_probe_of_an_engine_reads_rows_counts_and_sweeps():
-    engine = TinyEngine()
-    ledger, probe = served(
-        engine,
-        (Kind.EXTEND, 1, lambda: engine.extend(1, 4)),
-        (Kind.EXTEND, 2, lambda: engine.extend(2, 2)),
-        (Kind.FINISH, 1, lambda: engine.finish(1, keep=3)),
-        (Kind.ABORT, 2, lambda: engine.finish(2)),
-    )
-    assert ledger.findings == {} and ledger.crashed == ""
-    assert ledger.shadow.pools["full"].lent == 3 and not ledger.shadow.tables
-    probe.quiesce()
-    assert ledger.findings == {"I20": 6}
-
-
-def test_the_probe_of_an_engine_sees_a_tail_that_stays():
-    engine = TinyEngine()
-    ledger, _ = served(
-        engine,
-        (Kind.EXTEND, 1, lambda: engine.extend(1, 4)),
-        (Kind.FINISH, 1, lambda: engine.finish(1, keep=2, forget=1)),
-    )
-    finding = ledger.first
-    assert (finding.rule, finding.operation, finding.page) == ("I6", 2, 4)
-
-
-def test_the_probe_limits_the_ledger_to_what_the_engine_observes():
-    engine = TinyEngine()
-    engine.observes = frozenset({"lends", "returns", "counts"})
-    ledger, _ = served(engine, (Kind.EXTEND, 1, lambda: engine.extend(1, 4)))
-    assert ledger.rules_watched == ["I1", "I2", "I3", "I13"]
-    assert ledger.findings == {}
