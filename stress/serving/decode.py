@@ -76,9 +76,9 @@ class Decode:
         ahead = self.state.timing.slots_ahead
         while short and not self.state.engine.reserve([(request.rid, ahead) for request in short]):
             victim = self.state.victim()
-            if len(self.state.decoding) == 1 and self.state.chunked is None:
+            del self.state.decoding[victim.rid]
+            if self.state.is_idle():
                 self.state.engine.retract(victim.rid)
-                del self.state.decoding[victim.rid]
                 victim.epoch += 1
                 self.state.give_up(
                     victim, f"has no room to decode beyond {victim.allocated} tokens on an idle rank"

@@ -83,7 +83,7 @@ class Prefill:
         if len(batch.rows) > 1 or not self.state.decoding:
             request, _ = batch.rows.pop()
             self.state.engine.retract(request.rid)
-            if not batch.rows and not self.state.decoding:
+            if not batch.rows and self.state.is_idle():
                 self.state.give_up(
                     request, f"has no room for a chunk of its {request.target} tokens on an idle rank"
                 )

@@ -45,6 +45,10 @@ class ServingState:
     def running(self) -> int:
         return len(self.decoding) + (self.chunked is not None)
 
+    def is_idle(self) -> bool:
+        """Nothing decodes, nothing is half prefilled, no transfer holds pages: there is nothing to wait for."""
+        return not self.decoding and self.chunked is None and self.engine.pending_us() is None
+
     def set_now(self, now_us: int) -> None:
         self.now_us = self.engine.now_us = now_us
 
@@ -83,7 +87,7 @@ class ServingState:
         steps = self.decode_turn - victim.turn_zero
         victim.produced += victim.tokens_after(steps)
         victim.steps_before += steps
-        del self.decoding[victim.rid]
+        self.decoding.pop(victim.rid, None)
         self.engine.retract(victim.rid)
         self.requeue(victim, victim.plan.prompt_tokens + victim.produced)
 

@@ -17,6 +17,7 @@ from stress.engine.contract import Admission, RequestSpec, Room
 from stress.engine.reference.external import External
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import (
+    EVICTION_INTERVAL_TOKENS,
     next_window_release,
     publish,
     release_private,
@@ -135,17 +136,21 @@ class ReferenceEngine:
         self.memory.allocator.free_group_end()
 
     def checkpoint(self, rid: int) -> None:
+        self._publish(rid, finished=False)
+
+    def _publish(self, rid: int, *, finished: bool) -> None:
         row = self._rows[rid]
-        self.external.offload(row, publish(self.memory, row), self.now_us)
+        self.external.offload(row, publish(self.memory, row, finished=finished), self.now_us)
 
     def evict_windows(self, rids: list[int]) -> None:
         self.memory.allocator.free_group_begin()
         for rid in rids:
-            release_window(self.memory, self._rows[rid])
+            row = self._rows[rid]
+            release_window(self.memory, row, row.committed, EVICTION_INTERVAL_TOKENS)
         self.memory.allocator.free_group_end()
 
     def finish(self, rid: int) -> None:
-        self.checkpoint(rid)
+        self._publish(rid, finished=True)
         self._leave(rid)
 
     def abort(self, rid: int) -> None:

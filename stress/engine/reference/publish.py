@@ -15,27 +15,44 @@ from allocator.prefix_node import Inserted
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.row import Row
 
+# Decoding gives pages back when so many tokens have slid out of the window (SGLANG_SWA_EVICTION_INTERVAL).
+EVICTION_INTERVAL_TOKENS = 128
+
+
+def kept_tokens(memory: Memory) -> int:
+    """What stays behind the end: the window, at least a page, in whole pages, so that a key that ends at the last
+    page edge still has a full window of live SWA (sglang `free_swa_out_of_window_slots`)."""
+    return memory.pages_for(max(memory.window_tokens, memory.page_size)) * memory.page_size
+
 
 def next_window_release(memory: Memory, row: Row) -> int:
-    """Committed tokens at which the next page of the row is wholly out of the window."""
-    return max(row.cursor, row.protected) + memory.page_size + memory.window_tokens
+    """Committed tokens at which decoding would next give a page of the row back."""
+    slid = row.cursor + EVICTION_INTERVAL_TOKENS + memory.window_tokens
+    page = max(row.cursor, row.protected) + memory.page_size + kept_tokens(memory)
+    return max(slid, page)
 
 
-def release_window(memory: Memory, row: Row) -> None:
-    """Gives back the SWA side of private pages that left the window, and moves the cursor."""
-    lo = max(row.cursor, row.protected)
-    hi = max(0, row.committed - memory.window_tokens) // memory.page_size * memory.page_size
-    if hi <= lo or not memory.paged_swa:
+def release_window(memory: Memory, row: Row, end: int, interval_tokens: int = 1) -> None:
+    """Gives back the SWA side of private pages that left the window of a row that ends at `end`; moves the cursor."""
+    if not memory.paged_swa or end - memory.window_tokens < row.cursor + interval_tokens:
         return
-    row.cursor = hi
-    memory.step = "window"
-    memory.allocator.free_swa_segment(memory.slots(row.pages, lo, hi), start_pos=lo)
-    memory.step = ""
+    page_size = memory.page_size
+    lo = max(row.cursor, row.protected)
+    hi = max(0, end - kept_tokens(memory)) // page_size * page_size
+    row.cursor = max(lo, hi)
+    if hi > lo:
+        memory.step = "window"
+        memory.allocator.free_swa_segment(memory.slots(row.pages, lo, hi), start_pos=lo)
+        memory.step = ""
 
 
-def publish(memory: Memory, row: Row) -> Inserted:
-    """Whole committed pages into the tree; the row is repointed and its lock moved to the new end."""
-    release_window(memory, row)
+def publish(memory: Memory, row: Row, *, finished: bool) -> Inserted:
+    """Whole committed pages into the tree; the row is repointed and its lock moved to the new end.
+
+    A running request gives back first what left the window; a finished one leaves its window to the tree whole.
+    """
+    if not finished:
+        release_window(memory, row, row.committed - 1)
     page_size = memory.page_size
     whole = row.committed // page_size
     has_peer = np.zeros(whole, dtype=bool)
