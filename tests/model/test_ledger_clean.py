@@ -139,10 +139,7 @@ def right(release):
 @settings(max_examples=60)
 @given(steps=STEPS)
 def test_a_right_allocator_has_no_finding_and_the_shadow_is_its_state(release, steps):
-    walk = Walk(right(release))
-    for choice, size, pick in steps:
-        walk.run([(choice, size, pick)] if choice == 8 and not walk.grouped else [])
-        walk.run([(choice, size, pick)])
+    walk = Walk(right(release)).run(steps)
     assert walk.ledger.crashed == ""
     assert walk.ledger.findings == {}, walk.ledger.kept
     for pool, name in (

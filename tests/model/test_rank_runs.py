@@ -66,15 +66,13 @@ def test_without_a_linker_a_window_evicted_tail_is_enough():
     assert run_arm("patched", "linker.enabled=false", *ONE_RANK)[0][0].findings == {}
 
 
-@pytest.mark.parametrize("exchange_ms", [0, 700, 60_000])
-def test_strides_do_not_change_what_a_rank_does(exchange_ms):
-    long = run_arm("patched", "linker.store=memory", *ONE_RANK)[0][0]
-    short = run_arm("patched", "linker.store=memory", f"layout.exchange_ms={exchange_ms}", *ONE_RANK)[0][0]
-    assert (short.digest, short.operations, short.virtual_us) == (
-        long.digest,
-        long.operations,
-        long.virtual_us,
-    )
+def test_strides_do_not_change_what_a_rank_does():
+    seen = set()
+    for exchange_ms in (10_000, 0, 700, 60_000):
+        shape = ("linker.store=memory", f"layout.exchange_ms={exchange_ms}", *ONE_RANK)
+        result = run_arm("patched", *shape)[0][0]
+        seen.add((result.digest, result.operations, result.virtual_us))
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stress.coordinator import ArmProgress, Interrupted, Patience, run_arms
-from stress.launch.contract import RankOutcome, make_launcher
+from stress.launch.contract import LaunchError, RankOutcome, make_launcher
 from stress.launch.inline import InlineLauncher
 from stress.record import RunDirectory
 
@@ -143,11 +143,18 @@ def test_ctrl_c_stops_the_ranks_and_keeps_what_they_found(run_dir: RunDirectory)
     assert (launcher.stops, launcher.closes) == (1, 1)
 
 
-def test_a_failed_start_still_closes_the_launcher(run_dir: RunDirectory) -> None:
+class FullMachine(ScriptedLauncher):
+    def start(self, specs, entry) -> None:
+        raise LaunchError("no room for 2 ranks; lower layout.tp_size")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "error"), [(FullMachine(), LaunchError), (ScriptedLauncher(KeyError), KeyError)]
+)
+def test_a_launcher_that_fails_is_closed_all_the_same(launcher, error, run_dir: RunDirectory) -> None:
     from launch_ranks import launch_config
 
-    launcher = ScriptedLauncher(RuntimeError)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(error):
         run(launch_config(2, rounds=1), run_dir, launcher=launcher)
     assert launcher.closes == 1
 

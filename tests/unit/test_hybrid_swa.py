@@ -211,7 +211,7 @@ def test_clear_restores_the_first_state():
 @pytest.mark.parametrize(
     ("full", "swa", "fault"),
     [
-        (lens(4, 8), lens(4, 4), "2 FULL pages|1 SWA pages have more than one FULL page, first 1"),
+        (lens(4, 8), lens(4, 4), "1 SWA pages have more than one FULL page, first 1"),
         (lens(4, 5), lens(4, 9), "1 FULL pages map into two SWA pages, first 1"),
         (lens(5), lens(6), "1 FULL pages map to other offsets than their own, first 1"),
         (lens(6), lens(2), "1 FULL pages map into SWA padding, first 1"),
@@ -223,7 +223,7 @@ def test_integrity_names_each_fault_of_the_map(full, swa, fault):
     allocator.swa_attn_allocator.alloc(8)
     assert allocator.check_integrity() == []
     allocator.set_full_to_swa_mapping(full, swa)
-    assert [found for found in allocator.check_integrity() if found in fault.split("|")]
+    assert fault in allocator.check_integrity()
 
 
 def test_integrity_sees_a_mapped_page_on_the_free_list():
