@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import session_of, still_alive
 
 from stress.coordinator import Patience, run_arms
 from stress.launch.contract import Launcher, RankOutcome
@@ -49,22 +50,6 @@ def outcomes_of(launcher: Launcher, config) -> dict[int, RankOutcome]:
         return collect(launcher, ranks)
     finally:
         launcher.close()
-
-
-def gone(pids: list[int], limit_s: float = 15) -> list[int]:
-    """Those of `pids` that are still alive when the limit is over; a zombie is not alive."""
-    deadline_s = time.monotonic() + limit_s
-    while (alive := [pid for pid in pids if _is_alive(pid)]) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return alive
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float = 60) -> None:
@@ -125,7 +110,7 @@ def test_a_hanging_rank_is_given_up_and_ended(tmp_path: Path) -> None:
     )["a"]
     assert [result.status for result in results] == ["finished", "lost", "finished"]
     assert "no sign of life" in results[1].message
-    assert gone([result.pid for result in results], 0) == []
+    assert still_alive([result.pid for result in results], 0) == []
 
 
 def test_an_entry_that_raises_on_import_loses_its_ranks_with_the_reason() -> None:
@@ -162,12 +147,12 @@ def test_stop_leaves_no_rank_and_the_launcher_starts_again() -> None:
     first = list(launcher.pids().values())
     launcher.poll(1.0)
     launcher.stop()
-    assert gone(first, 0) == []
+    assert still_alive(first, 0) == []
     launcher.start(specs, ENTRY)
     second = list(launcher.pids().values())
     launcher.close()
     launcher.close()
-    assert gone(second, 0) == []
+    assert still_alive(second, 0) == []
     assert not set(first) & set(second)
 
 
@@ -207,18 +192,6 @@ def running_ranks(run_dir: RunDirectory, ranks: int) -> list[int]:
     return [run_dir.read_rank("a", rank).started.pid for rank in range(ranks)]
 
 
-def session_of(pid: int) -> list[int]:
-    """All live processes of the session that `pid` leads: ranks, fork server, resource tracker."""
-    members = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and os.getsid(int(entry.name)) == pid and _is_alive(int(entry.name)):
-                members.append(int(entry.name))
-        except ProcessLookupError:
-            continue
-    return members
-
-
 def test_ranks_and_server_die_with_a_killed_coordinator(tmp_path: Path) -> None:
     run_dir = RunDirectory.create(tmp_path / "run", "test")
     with start_coordinator(run_dir, 3, "local") as coordinator:
@@ -226,7 +199,7 @@ def test_ranks_and_server_die_with_a_killed_coordinator(tmp_path: Path) -> None:
         everyone = session_of(coordinator.pid)
         assert set(pids) < set(everyone)
         os.kill(coordinator.pid, signal.SIGKILL)
-        assert gone(everyone) == []
+        assert still_alive(everyone, 15) == []
 
 
 def test_ctrl_c_reaches_the_coordinator_alone(tmp_path: Path) -> None:
@@ -238,4 +211,4 @@ def test_ctrl_c_reaches_the_coordinator_alone(tmp_path: Path) -> None:
         os.killpg(coordinator.pid, signal.SIGINT)
         output, _ = coordinator.communicate(timeout=30)
         assert output == "['stopped', 'stopped']\n"
-        assert gone(everyone) == []
+        assert still_alive(everyone, 15) == []

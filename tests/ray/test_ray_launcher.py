@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from processes import session_of, still_alive
 from rank_driver import run_arm
 
 from stress.launch.inline import InlineLauncher
@@ -98,32 +98,10 @@ def test_smoke_decides_on_ray_what_it_decides_inline(driver) -> None:
 
 
 def test_nothing_outlives_a_killed_driver(driver) -> None:
-    before = session(driver.pid)
+    before = session_of(driver.pid)
     assert set(driver.lines[3]["pids"].values()) < set(before)
     assert len(before) > 5  # the cluster's daemons and agents too
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait(30)
-    deadline_s = time.monotonic() + 30
-    while (left := [pid for pid in before if is_alive(pid)]) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
+    left = still_alive(before, 30)
     assert [Path(f"/proc/{pid}/cmdline").read_text() for pid in left] == []
-
-
-def session(leader: int) -> list[int]:
-    """All live processes of the session that `leader` leads."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and os.getsid(int(entry.name)) == leader and is_alive(int(entry.name)):
-                found.append(int(entry.name))
-        except ProcessLookupError:
-            continue
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"

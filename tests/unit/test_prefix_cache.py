@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from prefix_bench import gone, ids, put
 
 from allocator.prefix_cache import PrefixCache
 from allocator.prefix_node import LockError
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def put(cache: PrefixCache, keys, pages, live=None, protected: int = 0):
-    return cache.insert(ids(*keys), ids(*pages), np.array(live or [True] * len(keys), dtype=bool), protected)
-
-
-def gone(victims) -> list[list[int]]:
-    return [victim.pages.tolist() for victim in victims]
 
 
 def test_an_empty_tree_hits_the_root_and_its_lock_covers_nothing() -> None:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from prefix_bench import gone, ids, put
 
 from allocator.prefix_cache import PrefixCache
 from allocator.prefix_evict import COMPACT_ENTRIES_MIN
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def put(cache: PrefixCache, keys, pages, live=None, protected: int = 0):
-    return cache.insert(ids(*keys), ids(*pages), np.array(live or [True] * len(keys), dtype=bool), protected)
-
-
-def gone(victims) -> list[list[int]]:
-    return [victim.pages.tolist() for victim in victims]
 
 
 def test_full_eviction_takes_leaves_in_order_of_use_and_spares_locked_paths() -> None:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import is_alive
 
 from stress.launch.reaper import LOOK_S, MARK, Family, Reaper
 
@@ -30,13 +31,6 @@ def start_parent(mark: str) -> tuple[subprocess.Popen, int]:
     )
     assert parent.stdout is not None
     return parent, int(parent.stdout.readline())
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_close_ends_the_marked_and_their_children_only() -> None:
