@@ -37,6 +37,7 @@ class Walk:
     run_row: np.ndarray
     run_start: np.ndarray
     run_count: np.ndarray
+    stream_runs: np.ndarray  # int64[streams], runs of each stream
 
     def joined(self, other: Walk, number: np.ndarray) -> Walk:
         """Both, one after the other; ``number`` (> 0 for each stream run of ``other``) keeps their ids apart."""
@@ -47,9 +48,8 @@ class Walk:
             np.concatenate((self.run_row, other.run_row[1:] + self.run_row[-1])),
             np.concatenate((self.run_start, other.run_start + apart)),
             np.concatenate((self.run_count, other.run_count)),
+            np.concatenate((self.stream_runs, other.stream_runs)),
         )
-
-    stream_runs: np.ndarray | None = None  # int64[streams], runs of each stream
 
 
 @dataclass

@@ -40,7 +40,16 @@ class Profile:
 
 PROFILES = {
     "generated:agentic": Profile(),
-    "generated:agentic-small": Profile(28, 8, 40, 300, 6_000, 250_000, 300_000, 250_000),
+    "generated:agentic-small": Profile(
+        context_divisor=28,
+        output_divisor=8,
+        turns_max=40,
+        prompt_min=300,
+        prompt_max=6_000,
+        agent_session_ppm=250_000,
+        edge_ppm=300_000,
+        again_ppm=250_000,
+    ),
 }
 _AGAIN_PPM = {"growth": 200_000, "output": 270_000, "wait": 260_000}  # a draw repeats the one before
 _OUTPUT_FOLLOWS_GROWTH_PPM = 200_000
@@ -70,8 +79,8 @@ class _Streams:
 def generate_sessions(profile: Profile, seed: int, count: int) -> Sessions:
     """``count`` sessions with 64-token blocks; arrival_us is left 0, as nothing was recorded."""
     roots = _roots(profile, seed, count)
-    agents, fan = _agents(profile, seed, roots)
-    return _assemble(roots, agents, fan, count)
+    agents, release = _agents(profile, seed, roots)
+    return _assemble(roots, agents, release, count)
 
 
 def _whole_seconds_us(milliseconds: np.ndarray) -> np.ndarray:
@@ -140,13 +149,15 @@ def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.
     for session in roots.session[has].tolist():
         parents = int(quantile(_table("AGENT_PARENTS"), words(base, 1, session)))
         turns = below(words(base, 2, session, np.arange(parents)), int(roots.turns[session]) - 1)
+        agents = 0
         for turn in np.unique(turns).tolist():
             for _ in range(max(1, int(quantile(_table("AGENT_FAN_OUT"), words(base, 3, session, turn))))):
                 owner.append(session)
-                number.append(len(owner) and (number[-1] + 1 if owner[-2:-1] == [session] else 0))
+                number.append(agents)
                 release.append(turn)
-    owner, who = np.array(owner, dtype=np.int64), np.array(number, dtype=np.int64)
-    name = owner * _AGENT + who
+                agents += 1
+    owner = np.array(owner, dtype=np.int64)
+    name = owner * _AGENT + np.array(number, dtype=np.int64)
 
     def draw(label: str) -> np.ndarray:
         return words(_base(seed, f"agent/{label}"), name)
@@ -164,9 +175,8 @@ def _agents(profile: Profile, seed: int, roots: _Streams) -> tuple[_Streams, np.
     extern = quantile(_table("AGENT_EXTERN"), row_draw("growth"))
     wait_us = _whole_seconds_us(quantile(_table("AGENT_WAIT_MS"), row_draw("wait")))
     path = walk(profile, turns, first, [extern] * 3, output, Losses(0 * turns, 0 * turns), row_draw)
-    return _Streams(owner, _within(head, path, turns), turns, output, wait_us, path), np.array(
-        release, dtype=np.int64
-    )
+    streams = _Streams(owner, _within(head, path, turns), turns, output, wait_us, path)
+    return streams, np.array(release, dtype=np.int64)
 
 
 def _assemble(roots: _Streams, agents: _Streams, release: np.ndarray, count: int) -> Sessions:
@@ -190,9 +200,21 @@ def _assemble(roots: _Streams, agents: _Streams, release: np.ndarray, count: int
     run = np.repeat(path.run_row[:-1][row] - run_row[:-1], runs) + np.arange(int(run_row[-1]))
     session_stream = np.concatenate((np.flatnonzero(~is_agent[order]), [streams]))
     return Sessions(
-        BLOCK_TOKENS, False, False, False, session_stream, stream_row,
-        np.concatenate((roots.head, agents.head))[order], after, join,
-        path.input[row], np.concatenate((roots.output, agents.output))[row], path.keep[row],
-        np.concatenate((roots.wait_us, agents.wait_us))[row], np.zeros(len(row), dtype=np.int64),
-        run_row, path.run_start[run], path.run_count[run],
-    )  # fmt: skip
+        BLOCK_TOKENS,
+        ceil_tail=False,
+        shared_ids=False,
+        timed=False,
+        session_stream=session_stream,
+        stream_row=stream_row,
+        stream_head=np.concatenate((roots.head, agents.head))[order],
+        stream_after=after,
+        stream_join=join,
+        input=path.input[row],
+        output=np.concatenate((roots.output, agents.output))[row],
+        keep=path.keep[row],
+        wait_us=np.concatenate((roots.wait_us, agents.wait_us))[row],
+        arrival_us=np.zeros(len(row), dtype=np.int64),
+        run_row=run_row,
+        run_start=path.run_start[run],
+        run_count=path.run_count[run],
+    )

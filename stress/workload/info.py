@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.workload.readers import read_trace, trace_format
+from stress.workload.readers import read_source, trace_format
 from stress.workload.readers.source import open_source
 from stress.workload.sessions import Sessions
 
@@ -17,13 +17,13 @@ def trace_info(path: str) -> dict:
     ``prefix_hit`` is the share of prompt tokens that an unbounded cache of this trace holds, in blocks as recorded (the
     head that Weka sessions share is not in their ids, so it counts once a session).
     """
-    kind = trace_format(open_source(path))
-    sessions = read_trace(path, "skip")
+    source = open_source(path)
+    sessions = read_source(source, "skip")
     agents = len(sessions.stream_head) - sessions.count
     roots = np.diff(sessions.stream_row)[sessions.session_stream[:-1]]
     return {
         "file": str(path),
-        "format": kind,
+        "format": trace_format(source),
         "block_tokens": sessions.block_tokens,
         "sessions": sessions.count,
         "requests": sessions.rows,

@@ -53,9 +53,8 @@ class PageKeys:
         out = np.empty(pages, dtype=np.int64)
         chain = self._chain(row, stream, play, namespace)
         goes_on = self._continues(row, stream)
-        whole = (
-            prompt - prompt % s.block_tokens if goes_on else prompt
-        )  # the next turn renames a partial block
+        # If the next turn goes on from here, it renames a partial block.
+        whole = prompt - prompt % s.block_tokens if goes_on else prompt
         known = self._paged(chain, whole, out, 0, full)
         if known < full and goes_on:
             after = self._chain(row + 1, stream, play, namespace)

@@ -23,7 +23,7 @@ from stress.workload.service import nominal_times
 from stress.workload.sessions import Sessions
 from stress.workload.tokens import page_tokens
 
-CANCEL_NONE, CANCEL_QUEUE, CANCEL_PREFILL, CANCEL_DECODE, CANCEL_RESULT = range(5)
+CANCEL_NONE, CANCEL_QUEUE, CANCEL_PREFILL, CANCEL_DECODE, CANCEL_RESULTS = range(5)
 # Shares of cancels of a million: in queue 20 %, in prefill 30 %, in decode 25 %, in result processing 25 %.
 _CANCEL_BOUNDS = (200_000, 500_000, 750_000, 1_000_000)
 
@@ -42,10 +42,10 @@ class Plan:
     start_us: np.ndarray  # int64[n], nominal start
     prompt_tokens: np.ndarray  # int64[n]
     output_tokens: np.ndarray  # int64[n], >= 1
-    cancel: (
+    cancel: np.ndarray  # int8[n]: a CANCEL_ code; RESULTS means in decode, inside result processing
+    cancel_tokens: (
         np.ndarray
-    )  # int8[n]: 0 none, 1 in queue, 2 in prefill, 3 in decode, 4 in decode inside result processing
-    cancel_tokens: np.ndarray  # int64[n]; 2: prompt position reached, 3 and 4: output tokens reached
+    )  # int64[n]; PREFILL: prompt position reached, DECODE and RESULTS: output tokens reached
     namespace: np.ndarray  # int32[n]
     rows_skipped: int = 0
     zero_outputs: int = 0
@@ -156,24 +156,24 @@ def _cut(
     cancel, cancel_tokens = _cancels(sessions, row, play, turn, workload, seed)
     plays, inverse = np.unique(play, return_inverse=True)
     return Plan(
-        n,
-        page_size,
-        play,
-        turn.astype(np.int32),
-        hash_ids(split(seed, "workload/rank"), plays, ranks)[inverse],
-        after,
-        np.where(after < 0, 0, wait_us[row]),
-        placed.start_us[order],
-        sessions.input[row],
-        sessions.output[row],
-        cancel,
-        cancel_tokens,
-        hash_ids(split(seed, "workload/namespace"), plays, workload.namespaces)[inverse],
-        sessions.rows_skipped,
-        sessions.zero_outputs,
-        row,
-        stream[order],
-        PageKeys(sessions, page_size),
+        n=n,
+        page_size=page_size,
+        session=play,
+        turn=turn.astype(np.int32),
+        rank=hash_ids(split(seed, "workload/rank"), plays, ranks)[inverse],
+        after=after,
+        wait_us=np.where(after < 0, 0, wait_us[row]),
+        start_us=placed.start_us[order],
+        prompt_tokens=sessions.input[row],
+        output_tokens=sessions.output[row],
+        cancel=cancel,
+        cancel_tokens=cancel_tokens,
+        namespace=hash_ids(split(seed, "workload/namespace"), plays, workload.namespaces)[inverse],
+        rows_skipped=sessions.rows_skipped,
+        zero_outputs=sessions.zero_outputs,
+        row=row,
+        stream=stream[order],
+        page_keys=PageKeys(sessions, page_size),
     )
 
 

@@ -19,9 +19,7 @@ class Sessions:
 
     block_tokens: int
     ceil_tail: bool  # the last id of a row names a partial block (Mooncake); else the tail has no id (Weka)
-    shared_ids: (
-        bool  # ids mean the same text in every session; else they are private to one play of a session
-    )
+    shared_ids: bool  # ids mean the same text in every session; else they are private to one play of one
     timed: bool  # arrival_us was recorded on one clock for all sessions
     session_stream: np.ndarray  # int64[sessions + 1]
     stream_row: np.ndarray  # int64[streams + 1]

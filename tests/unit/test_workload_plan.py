@@ -221,3 +221,13 @@ def test_settings_that_cannot_be_planned(change):
     assert (
         "\n" not in str(caught.value) and next(iter(change)) in str(caught.value) and ":" in str(caught.value)
     )
+
+
+def test_cancel_codes_are_those_of_the_serving_loop():
+    """Written down twice: the workload knows no serving loop, and the loop no workload."""
+    from stress.serving import request
+    from stress.workload import plan
+
+    codes = [{n: v for n, v in vars(one).items() if n.startswith("CANCEL_")} for one in (plan, request)]
+    assert len(codes[0]) == 5
+    assert codes[0] == codes[1]

@@ -31,7 +31,11 @@ def read_trace(path: str, on_bad_row: str = "fail") -> Sessions:
     """The sessions of a trace file. ``on_bad_row``: "fail" raises at a bad row, "skip" counts and leaves it out."""
     if on_bad_row not in ("fail", "skip"):
         raise WorkloadError(f'workload.on_bad_row = {on_bad_row!r}: use "fail" or "skip"')
-    source = open_source(path)
+    return read_source(open_source(path), on_bad_row)
+
+
+def read_source(source: Source, on_bad_row: str) -> Sessions:
+    """As `read_trace`, of a file that is open already."""
     return (read_weka if trace_format(source).startswith("weka") else read_mooncake)(source, on_bad_row)
 
 

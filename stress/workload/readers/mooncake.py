@@ -11,11 +11,11 @@ from __future__ import annotations
 import msgspec
 
 from stress.workload.errors import TraceError
-from stress.workload.readers.source import Source
+from stress.workload.readers.block_ids import common_prefix, runs
+from stress.workload.readers.source import ROW_CURE, TOKENS_LIMIT, Source, split_path
 from stress.workload.sessions import Sessions, SessionsBuilder
 
 BLOCK_TOKENS = 512
-_LIMIT = 2**31
 
 
 class MooncakeRow(msgspec.Struct):
@@ -83,7 +83,7 @@ def read_mooncake(source: Source, on_bad_row: str) -> Sessions:
         before: MooncakeRow | None = None
         for index in members:
             row = rows[index]
-            keep = _shared(before.hash_ids, row.hash_ids) if before else 0
+            keep = common_prefix(before.hash_ids, row.hash_ids) if before else 0
             gap_us = round((row.timestamp - before.timestamp) * 1000) if before else 0
             arrival_us = round((row.timestamp - zero_ms) * 1000)
             builder.row(
@@ -98,65 +98,32 @@ def _decode(decoder: msgspec.json.Decoder, source: Source, line: int, text: byte
         return decoder.decode(text)
     except msgspec.ValidationError as error:
         reason, field = split_path(error)
-        raise TraceError(
-            source.path, line, field, f'{reason}; mend the row or set on_bad_row = "skip"'
-        ) from None
+        raise TraceError(source.path, line, field, f"{reason}; {ROW_CURE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise source.cut(line, error) from None
 
 
 def _check(row: MooncakeRow, path: str, line: int, latest: float) -> None:
-    cure = 'mend the row or set on_bad_row = "skip"'
     expected = -(-row.input_length // BLOCK_TOKENS)
-    if not 0 < row.input_length < _LIMIT:
+    if not 0 < row.input_length < TOKENS_LIMIT:
         raise TraceError(
-            path, line, "input_length", f"{row.input_length} tokens, a prompt has 1 or more; {cure}"
+            path, line, "input_length", f"{row.input_length} tokens, a prompt has 1 or more; {ROW_CURE}"
         )
-    if not 0 <= row.output_length < _LIMIT:
+    if not 0 <= row.output_length < TOKENS_LIMIT:
         raise TraceError(
-            path, line, "output_length", f"{row.output_length} tokens, 0 or more are possible; {cure}"
+            path, line, "output_length", f"{row.output_length} tokens, 0 or more are possible; {ROW_CURE}"
         )
     if len(row.hash_ids) != expected:
         reason = (
             f"{len(row.hash_ids)} ids for {row.input_length} tokens, blocks of {BLOCK_TOKENS} make {expected}"
         )
-        raise TraceError(path, line, "hash_ids", f"{reason}; {cure}")
+        raise TraceError(path, line, "hash_ids", f"{reason}; {ROW_CURE}")
     if min(row.hash_ids) < 0 or max(row.hash_ids) >= 2**62:
-        raise TraceError(path, line, "hash_ids", f"an id is not between 0 and 2**62; {cure}")
+        raise TraceError(path, line, "hash_ids", f"an id is not between 0 and 2**62; {ROW_CURE}")
     if not 0 <= row.timestamp < 2**50:
-        raise TraceError(path, line, "timestamp", f"{row.timestamp} is not a time in ms from 0; {cure}")
+        raise TraceError(path, line, "timestamp", f"{row.timestamp} is not a time in ms from 0; {ROW_CURE}")
     if row.timestamp < latest:
         reason = f"{row.timestamp:g} ms is before the row above ({latest:g} ms)"
         raise TraceError(
             path, line, "timestamp", f'{reason}; sort the rows by time or set on_bad_row = "skip"'
         )
-
-
-def _shared(a: list[int], b: list[int]) -> int:
-    shared = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        shared += 1
-    return shared
-
-
-def runs(ids: list[int], lo: int) -> list[tuple[int, int]]:
-    """Runs (start, count) of consecutive ids from ids[lo:]."""
-    out: list[tuple[int, int]] = []
-    start, last = 0, -2
-    for one in ids[lo:] if lo else ids:
-        if one != last + 1:
-            if last != -2:
-                out.append((start, last - start + 1))
-            start = one
-        last = one
-    if last != -2:
-        out.append((start, last - start + 1))
-    return out
-
-
-def split_path(error: msgspec.ValidationError) -> tuple[str, str]:
-    """(reason, field) of a msgspec error such as "Expected `int`, got `str` - at `$.requests[3].in`"."""
-    reason, _, where = str(error).partition(" - at `$")
-    return reason, where.rstrip("`").lstrip(".")

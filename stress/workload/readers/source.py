@@ -16,6 +16,8 @@ import msgspec
 
 from stress.workload.errors import TraceError
 
+ROW_CURE = 'mend the row or set on_bad_row = "skip"'
+TOKENS_LIMIT = 2**31  # of one prompt or output
 _GZIP = b"\x1f\x8b"
 
 
@@ -25,12 +27,7 @@ class Source:
     def __init__(self, path: str, data: bytes):
         self.path, self.data = path, data
         self._lines = _split(data)
-        self._whole = _is_whole(data, self._lines)
-
-    @property
-    def whole(self) -> bool:
-        """The file is a single JSON value (a trace or an array of traces), not one row a line."""
-        return self._whole
+        self._whole = _is_whole(data, self._lines)  # a trace or an array of traces, not one row a line
 
     def documents(self) -> Iterator[tuple[int, bytes]]:
         if not self._whole:
@@ -67,7 +64,7 @@ class Source:
         place = re.search(r"\(byte (\d+)\)", str(error))
         if self._whole and place and not field:
             line = 1 + self.data.count(b"\n", 0, int(place[1]))
-        cure = "mend it" if self._whole else 'mend the row or set on_bad_row = "skip"'
+        cure = "mend it" if self._whole else ROW_CURE
         return TraceError(self.path, line, field, f"not JSON ({error}); {cure}")
 
 
@@ -113,3 +110,9 @@ def _is_whole(data: bytes, lines: list[tuple[int, bytes]]) -> bool:
         return False
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return "truncated" in str(error) and not lines[1][1].lstrip().startswith(b"{")
+
+
+def split_path(error: msgspec.ValidationError) -> tuple[str, str]:
+    """(reason, field) of a msgspec error such as "Expected `int`, got `str` - at `$.requests[3].in`"."""
+    reason, _, where = str(error).partition(" - at `$")
+    return reason, where.rstrip("`").lstrip(".")

@@ -13,14 +13,9 @@ from typing import Any
 import msgspec
 
 from stress.workload.errors import TraceError
-from stress.workload.readers.mooncake import split_path
-from stress.workload.readers.source import Source
+from stress.workload.readers.source import ROW_CURE, TOKENS_LIMIT, Source, split_path
 from stress.workload.readers.weka_stream import BadRequest, WekaRequest, WekaStream, WekaTrace
 from stress.workload.sessions import Sessions, SessionsBuilder
-
-_CURE = 'mend the row or set on_bad_row = "skip"'
-_LIMIT = 2**31
-
 
 _TRACE = msgspec.json.Decoder(WekaTrace)
 _REQUEST = msgspec.json.Decoder(WekaRequest)
@@ -53,7 +48,7 @@ class _Reader:
         except msgspec.ValidationError as error:
             reason, field = split_path(error)
             field = f"{inside}.{field}".strip(".")
-            raise TraceError(self.source.path, line, field, f"{reason}; {_CURE}") from None
+            raise TraceError(self.source.path, line, field, f"{reason}; {ROW_CURE}") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self.source.cut(line, error, inside) from None
 
@@ -76,7 +71,7 @@ class _Reader:
         if root:
             self._session(root, agents, head, line)
         elif not self.skip:
-            raise TraceError(self.source.path, line, "requests", f"a trace without requests; {_CURE}")
+            raise TraceError(self.source.path, line, "requests", f"a trace without requests; {ROW_CURE}")
 
     def _requests(self, raws: list[msgspec.Raw], inside: str, line: int):
         """(place, request) of the requests that decode; a broken one ends the stream, as its ids are unknown."""
@@ -96,7 +91,7 @@ class _Reader:
         except BadRequest as bad:
             if not self.skip:
                 raise TraceError(
-                    self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {_CURE}"
+                    self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {ROW_CURE}"
                 ) from None
             self.skipped += 1
             if not bad.chained:
@@ -105,9 +100,12 @@ class _Reader:
 
     def _head(self, holder: WekaTrace | WekaRequest, place: str, line: int) -> int:
         head = (holder.tool_tokens or 0) + (holder.system_tokens or 0)
-        if not 0 <= head < _LIMIT or (holder.tool_tokens or 0) < 0:
+        if not 0 <= head < TOKENS_LIMIT or (holder.tool_tokens or 0) < 0:
             raise TraceError(
-                self.source.path, line, f"{place}tool_tokens", f"{head} tokens of tools and system; {_CURE}"
+                self.source.path,
+                line,
+                f"{place}tool_tokens",
+                f"{head} tokens of tools and system; {ROW_CURE}",
             )
         return head
 
@@ -138,7 +136,10 @@ class _Reader:
             if request.type == "subagent":
                 if not self.skip:
                     raise TraceError(
-                        self.source.path, line, inner, f"a sub-agent inside a sub-agent is not read; {_CURE}"
+                        self.source.path,
+                        line,
+                        inner,
+                        f"a sub-agent inside a sub-agent is not read; {ROW_CURE}",
                     )
                 self.skipped += 1
                 continue

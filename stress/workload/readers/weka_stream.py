@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from stress.workload.readers.mooncake import runs
+from stress.workload.readers.block_ids import common_prefix, first_blocks, runs
+from stress.workload.readers.source import TOKENS_LIMIT
 
-_LIMIT = 2**31
 _SECONDS_MAX = 10**10
 
 
@@ -58,7 +58,7 @@ class WekaStream:
         """(keep, runs) against the last good row; raises BadRequest."""
         keep, new = self._packed(r)
         if self.kept is not None:  # fold the rows left out in between
-            keep, new = min(self.kept, keep), _take(self.carried, keep - self.kept) + new
+            keep, new = min(self.kept, keep), first_blocks(self.carried, keep - self.kept) + new
         try:
             self._check(r)
         except BadRequest:
@@ -72,13 +72,13 @@ class WekaStream:
             ids = r.hash_ids
             if ids and (min(ids) < 0 or max(ids) >= 2**62):
                 raise BadRequest("hash_ids", "an id is not between 0 and 2**62", chained=False)
-            keep = _common(self.ids, ids)
+            keep = common_prefix(self.ids, ids)
             new, count, self.ids = runs(ids, keep), len(ids), ids
         elif r.keep is not None and r.new is not None:
             keep, new = r.keep, list(r.new)
             if not 0 <= keep <= self.blocks:
                 raise BadRequest("keep", f"{keep} of {self.blocks} ids of the request before", chained=False)
-            if any(not (0 <= s < 2**62 and 0 < c < _LIMIT) for s, c in new):
+            if any(not (0 <= s < 2**62 and 0 < c < TOKENS_LIMIT) for s, c in new):
                 raise BadRequest("new", "a run is not [start >= 0, count >= 1]", chained=False)
             count = keep + sum(c for _, c in new)
         else:
@@ -87,12 +87,12 @@ class WekaStream:
         return keep, new
 
     def _check(self, r: WekaRequest) -> None:
-        if not 0 < r.prompt < _LIMIT:
+        if not 0 < r.prompt < TOKENS_LIMIT:
             raise BadRequest(
                 "in",
                 f"{r.prompt} tokens, a prompt has 1 or more" if r.prompt != -1 else "missing or negative",
             )
-        if not 0 <= r.output < _LIMIT:
+        if not 0 <= r.output < TOKENS_LIMIT:
             raise BadRequest("out", "missing or negative")
         floor = r.prompt // self.block
         if self.blocks not in (floor, -(-r.prompt // self.block)):
@@ -105,26 +105,3 @@ class WekaStream:
                 raise BadRequest(name, f"{seconds:g} is not a time in seconds from 0")
         if r.t < self.latest:
             raise BadRequest("t", f"{r.t:g} s is before the request above ({self.latest:g} s)")
-
-
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common prefix, by halving (lists compare in C)."""
-    lo, hi = 0, min(len(a), len(b))
-    while lo < hi:
-        mid = (lo + hi + 1) // 2
-        if a[lo:mid] == b[lo:mid]:
-            lo = mid
-        else:
-            hi = mid - 1
-    return lo
-
-
-def _take(new: list[tuple[int, int]], blocks: int) -> list[tuple[int, int]]:
-    """The first ``blocks`` ids of runs."""
-    out = []
-    for start, count in new:
-        if blocks <= 0:
-            break
-        out.append((start, min(count, blocks)))
-        blocks -= count
-    return out
