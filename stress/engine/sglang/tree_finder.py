@@ -21,6 +21,7 @@ from stress.engine.sglang.stand_in import StandInModule, seal, sealed, unseal
 
 TREE_MODULES = (
     "sglang.srt.mem_cache",
+    "sglang.srt.disaggregation.kv_events",
     "sglang.srt.session",
     "sglang.srt.managers.schedule_batch",
     "sglang.srt.environ",
