@@ -13,9 +13,8 @@ import click
 import msgspec
 
 from stress.config import Config, ConfigError, load_config
-
-LAUNCHERS = ("ray", "local", "inline")
-SEED_MAX = 2**63 - 1
+from stress.config_checks import SEED_MAX
+from stress.launch.contract import LAUNCHERS
 
 _OPTIONS = (
     click.option(

@@ -16,7 +16,7 @@ import msgspec
 
 from stress.result import RankResult, RankSpec
 
-LAUNCHERS = ("inline", "local", "ray")
+LAUNCHERS = ("ray", "local", "inline")
 LOOPBACK = "127.0.0.1"
 
 

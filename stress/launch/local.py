@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import sys
 import time
@@ -22,11 +21,11 @@ from multiprocessing.process import BaseProcess
 import msgspec
 
 from stress.launch.contract import LaunchError, RankOutcome
+from stress.launch.environment import ONE_THREAD, exported
 from stress.launch.local_pipe import Ended, StorePort, decode, encode
 from stress.result import RankSpec
 
 PRELOAD = ["numpy", "msgspec", "torch", "torch.distributed", "stress.launch.local_rank"]
-RANK_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 EXIT_WAIT_S = 5.0
 
 
@@ -153,22 +152,17 @@ def _describe_exit(code: int | None) -> str:
 def _quiet_start() -> Iterator[None]:
     """The state in which the server and the ranks are started, put back afterwards.
 
-    * one thread a rank: the ranks share the machine's cores;
+    * one thread a rank (ONE_THREAD);
     * SIGINT blocked, so that Ctrl-C during the server's imports ends neither it nor the ranks;
     * no __main__: multiprocessing would otherwise run the command's own script again in each rank.
     """
     resource_tracker.ensure_running()  # its start unblocks SIGINT
-    main, environment = sys.modules["__main__"], {name: os.environ.get(name) for name in RANK_ENVIRONMENT}
+    main = sys.modules["__main__"]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        os.environ.update(RANK_ENVIRONMENT)
         sys.modules["__main__"] = types.ModuleType("__main__")
-        yield
+        with exported(ONE_THREAD):
+            yield
     finally:
         sys.modules["__main__"] = main
-        for name, value in environment.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

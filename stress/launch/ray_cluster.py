@@ -8,24 +8,23 @@ environment, which would keep them from being started ahead; in a joined one the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from stress.launch.contract import LaunchError
+from stress.launch.environment import ONE_THREAD, exported
 from stress.launch.placement import rocm_visibility
 from stress.launch.reaper import MARK, Reaper
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the job runtime sets it, and RAY_ADDRESS, for a job's driver
 OBJECT_STORE_BYTES = 128 << 20  # specs and results are kilobytes; the default takes a third of memory
 QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def cluster_address(option: str | None, environment: Mapping[str, str]) -> str:
@@ -58,7 +57,7 @@ def job_environment(environment: Mapping[str, str], path: str) -> dict[str, str]
     A job's own working directory is on its workers' path already, and Ray refuses a variable set twice.
     """
     job = json.loads(environment.get(JOB_CONFIG, "{}")).get("runtime_env", {})
-    wanted = dict(WORKER_ENVIRONMENT)
+    wanted = dict(ONE_THREAD)
     if not {"working_dir", "py_modules"} & set(job):
         wanted["PYTHONPATH"] = path
     return {name: value for name, value in wanted.items() if name not in job.get("env_vars", {})}
@@ -96,14 +95,14 @@ class Cluster:
     def _start_own(self) -> None:
         self._reaper = Reaper()
         own = {
-            **WORKER_ENVIRONMENT,
+            **ONE_THREAD,
             **rocm_visibility(os.environ),
             "PYTHONPATH": import_path(sys.path),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             MARK: self._reaper.mark,
         }
-        with _environment(own):
+        with exported(own):
             self._ray.init(
                 address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **QUIET
             )
@@ -118,18 +117,3 @@ def _silence(ray: ModuleType) -> None:
     worker = getattr(ray._private, "worker", None)
     if hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = False
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables, and puts the old ones back."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

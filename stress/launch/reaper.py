@@ -63,9 +63,8 @@ class Family:
         alive, parents = {}, {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and (stat := _read(entry / "stat")):
-                fields = stat.rpartition(b")")[
-                    2
-                ].split()  # state, parent, ... start time is the 20th of these
+                # After the name, which is in brackets: state, parent, ...; the start time is the 20th of these.
+                fields = stat.rpartition(b")")[2].split()
                 if fields[0] not in (b"Z", b"X"):
                     alive[int(entry.name)] = fields[19].decode()
                     parents[int(entry.name)] = int(fields[1])

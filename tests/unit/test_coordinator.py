@@ -165,7 +165,7 @@ def test_launchers_are_made_by_name() -> None:
     config = launch_config(1)
     assert make_launcher("inline", config).name == "inline"
     assert make_launcher("local", config).name == "local"
-    with pytest.raises(ValueError, match="inline, local, ray"):
+    with pytest.raises(ValueError, match="ray, local, inline"):
         make_launcher("slurm", config)
 
 
