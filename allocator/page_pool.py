@@ -58,7 +58,7 @@ class PagePool:
 
     def available_size(self) -> int:
         """Tokens on the free list; frees piled in an open group do not count."""
-        return len(self.free_pages) * self.page_size
+        return self.free_pages.numel() * self.page_size
 
     def get_all_free_pages(self) -> torch.Tensor:
         """int64[free pages] in lending order; a view, not to be written."""
@@ -131,7 +131,7 @@ class PagePool:
         return slots
 
     def _take_pages(self, count: int) -> torch.Tensor | None:
-        if count > len(self.free_pages):
+        if count > self.free_pages.numel():
             return None
         pages, self.free_pages = self.free_pages[:count], self.free_pages[count:]
         return pages
