@@ -1,0 +1,230 @@
+"""A real SGLang tree behind the engine contract: its allocator, radix cache, request pool and linker wrapper.
+
+Each verb is upstream's own calls in upstream's order and free groups, a batch where upstream takes a batch. What
+differs between releases is asked of the objects (Tree.features), never of a version number. Locks and tombstones
+are not observed: the Rust core keeps them to itself. A page size of 1 is another allocator upstream and refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from stress.check.event import EdgeShape, PoolShape
+from stress.engine.contract import Admission, RequestSpec, Room
+from stress.engine.sglang.calls import Calls
+from stress.engine.sglang.request import SglangRequest
+
+NO_PAGES = np.zeros(0, dtype=np.int64)
+NEVER = 1 << 62
+EVICTION_INTERVAL_TOKENS = 128  # SGLANG_SWA_EVICTION_INTERVAL
+
+
+class SglangEngine:
+    """`calls`: the tree's objects, built by stress.engine.sglang.build."""
+
+    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+    marks_unseen = frozenset({"node_split", "tombstone_recovered"})
+
+    def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool) -> None:
+        self.now_us = 0
+        self.calls = calls
+        self.page_size = calls.page_size
+        self.window_tokens = window_tokens
+        self.paged_swa = paged_swa
+        allocator = calls.allocator
+        self.pools = (
+            PoolShape("full", allocator.full_attn_allocator.size // self.page_size, self.page_size, 0),
+            PoolShape("swa", allocator.swa_attn_allocator.size // self.page_size, self.page_size, 0),
+        )
+        self.edges = (EdgeShape("full", "swa", no_peer=0),)
+        self._specs: dict[int, RequestSpec] = {}
+        self._running: dict[int, SglangRequest] = {}
+        self._loading: list[SglangRequest] = []
+        self._marks = {"load_back": 0, "linker_loaded_without_swa": 0, "spec_tail_returned": 0}
+        if calls.linker is not None:
+            calls.linker.now = lambda: self.now_us
+
+    @property
+    def step(self) -> str:
+        return self.calls.step
+
+    # Requests
+
+    def open(self, spec: RequestSpec) -> None:
+        self._specs[spec.rid] = spec
+
+    def close(self, rid: int) -> None:
+        del self._specs[rid]
+
+    def admit(self, rid: int, spare: int) -> Admission | None:
+        calls = self.calls
+        if calls.rows.available_size() == 0:
+            return None
+        request = SglangRequest(self._specs[rid], calls.new_kv())
+        calls.match(request)
+        calls.lock(request)
+        cached = request.prefix_len
+        if calls.room()[0] < self._specs[rid].prompt_tokens - cached + spare:
+            calls.refuse(request)
+            return None
+        loaded = calls.load_back(request) if request.host_hit_length else 0
+        calls.take_row(request)
+        self._running[rid] = request
+        if not loaded:
+            return Admission(cached, 0, self.now_us)
+        self._loading.append(request)
+        self._marks["load_back"] += 1
+        self._marks["linker_loaded_without_swa"] += calls.linker.direct.skips_swa
+        return Admission(cached, loaded, self.now_us + calls.linker.direct.delay_us)
+
+    # Slots
+
+    def extend(self, rows: list[tuple[int, int]]) -> bool:
+        batch = [(self._running[rid], upto) for rid, upto in rows]
+        for request, upto in batch:
+            request.fill_len = request.extend_end = upto
+        if not self.calls.lengthen(batch, "prompt"):
+            return False
+        if self.calls.linker is not None:
+            self.calls.cache.ready_to_load_host_cache()
+        return True
+
+    def reserve(self, rows: list[tuple[int, int]]) -> bool:
+        page_size = self.page_size
+        batch = []
+        for rid, tokens in rows:
+            request = self._running[rid]
+            batch.append((request, -(-(request.kv.kv_committed_len + tokens) // page_size) * page_size))
+        return self.calls.lengthen(batch, "draft reserve")
+
+    def commit(self, rows: list[tuple[int, int]]) -> None:
+        for rid, accepted in rows:
+            request = self._running[rid]
+            request.kv.kv_committed_len += accepted
+            request.learn_outputs()
+
+    def evict(self, full: int, swa: int) -> None:
+        self.calls.evict(full, swa)
+
+    # Result processing
+
+    def results_begin(self) -> None:
+        self.synchronize()
+        if self._loading:
+            self.calls.finish_loads(self._loading)
+            self._loading = []
+        self.calls.allocator.free_group_begin()
+
+    def results_end(self) -> None:
+        self.calls.allocator.free_group_end()
+
+    def checkpoint(self, rid: int) -> None:
+        self.calls.checkpoint(self._running[rid])
+
+    def evict_windows(self, rids: list[int]) -> None:
+        self.calls.allocator.free_group_begin()
+        for rid in rids:
+            self.calls.evict_window(self._running[rid], EVICTION_INTERVAL_TOKENS)
+        self.calls.allocator.free_group_end()
+
+    def finish(self, rid: int) -> None:
+        self._leave(rid, checkpoint=True)
+
+    def abort(self, rid: int) -> None:
+        self._leave(rid, checkpoint=False)
+
+    def retract(self, rid: int) -> None:
+        self._leave(rid, checkpoint=False)
+
+    def _leave(self, rid: int, *, checkpoint: bool) -> None:
+        request = self._running[rid]
+        if request in self._loading:
+            self._loading.remove(request)
+        kv = request.kv
+        self._marks["spec_tail_returned"] += kv.kv_allocated_len > -(
+            -kv.kv_committed_len // self.page_size
+        ) * (self.page_size)
+        self.calls.release(request, checkpoint=checkpoint)
+        del self._running[rid]
+
+    # The linker and the end
+
+    def poll(self) -> int:
+        if self.calls.linker is None:
+            return 0
+        before = self.calls.linker.offloads_done
+        self.calls.cache.check_hicache_events()
+        return self.calls.linker.offloads_done - before
+
+    def drain(self) -> None:
+        size = (self.pools[0].pages + self.pools[1].pages) * self.page_size
+        self.calls.evict(size, 0)
+
+    def synchronize(self) -> None:
+        if torch.device(self.calls.allocator.device).type == "cuda":
+            torch.cuda.current_stream(self.calls.allocator.device).synchronize()
+
+    def exchange(self) -> bytes:
+        return self.calls.linker.direct.exchange() if self.calls.linker else b""
+
+    def learn(self, news: list[bytes]) -> None:
+        for additions in news:
+            self.calls.linker.direct.learn(additions)
+
+    # What may be read
+
+    def room(self) -> Room:
+        return Room(*self.calls.room())
+
+    def next_window_eviction(self, rid: int) -> int:
+        """The scheduler's own trigger, and the first page that it would give back."""
+        if not self.paged_swa:
+            return NEVER
+        kv, page_size = self._running[rid].kv, self.page_size
+        cursor = self.calls.cursor(kv)
+        kept = -(-max(self.window_tokens, page_size) // page_size) * page_size
+        slid = cursor + EVICTION_INTERVAL_TOKENS + self.window_tokens
+        return max(slid, max(cursor, kv.cache_protected_len) + page_size + kept)
+
+    def pending_us(self) -> int | None:
+        return self.calls.linker.next_due_us() if self.calls.linker else None
+
+    def table(self, rid: int) -> np.ndarray:
+        request = self._running.get(rid)
+        return NO_PAGES if request is None else self.calls.row_pages(request)
+
+    def running(self) -> list[int]:
+        return list(self._running)
+
+    def cached_pages(self) -> np.ndarray:
+        slots = self.calls.cache.all_values_flatten()
+        return slots[:: self.page_size].cpu().numpy().astype(np.int64) // self.page_size
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        allocator, cache, page_size = self.calls.allocator, self.calls.cache, self.page_size
+        full = (allocator.full_available_size(), cache.full_evictable_size(), cache.full_protected_size())
+        swa_free = allocator.swa_attn_allocator.available_size()
+        swa = (
+            (swa_free, cache.swa_evictable_size(), cache.swa_protected_size())
+            if self.paged_swa
+            else (swa_free, 0, 0)
+        )
+        return {
+            pool.name: (pool.pages, *(tokens // page_size for tokens in tokens_by_term))
+            for pool, tokens_by_term in zip(self.pools, (full, swa), strict=True)
+        }
+
+    def leftover(self) -> tuple[int, int, int, int, int]:
+        cache, linker = self.calls.cache, self.calls.linker
+        locked_pages = (cache.full_protected_size() + cache.swa_protected_size()) // self.page_size
+        loads, offloads = linker.in_flight() if linker else (0, 0)
+        pins = len(cache.linker.pending_offloads) if linker else 0
+        return locked_pages, pins, loads, offloads, len(self._running)
+
+    def marks(self) -> dict[str, int]:
+        linker = self.calls.linker
+        return {**self._marks, "offloaded": linker.offloads_done if linker else 0}
+
+    def allocators(self) -> object:
+        return self.calls.allocator

@@ -1,0 +1,151 @@
+"""The direct linker behind upstream's linker interface, in virtual time.
+
+Keys here are upstream's page hashes, folded to the 63 bits that the store keeps. A load is queued when upstream
+asks for it and starts with the batch; an offload is acknowledged in the order in which it was queued, when its
+transfer has ended, also if the store had every page already. Methods of all releases are there: what a release
+does not ask for is never called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from linker.direct import DirectLinker
+
+ENDED_AT_ONCE = 0  # tickets count from 1
+
+
+def store_keys(page_hashes: Iterable[str]) -> np.ndarray:
+    """Hex digests of pages -> int64[n], each > 0: the store's keys."""
+    return np.array([(int(text[:16], 16) >> 1) | 1 for text in page_hashes], dtype=np.int64)
+
+
+def external_linker(base: type, direct: DirectLinker, pools: dict, page_size: int, window_pages: int) -> Any:
+    """An instance of a subclass of the tree's UnifiedCacheLinker. `pools`: PoolName -> anything, what is stored."""
+    return type("VirtualTimeLinker", (_VirtualTimeLinker, base), {})(direct, pools, page_size, window_pages)
+
+
+class _VirtualTimeLinker:
+    def __init__(self, direct: DirectLinker, pools: dict, page_size: int, window_pages: int) -> None:
+        self.direct = direct
+        self.pools = pools
+        self.now: Callable[[], int] = lambda: 0
+        self.layer_done_counter = SimpleNamespace(
+            set_consumer=lambda index: None, wait_until=lambda layer: None
+        )
+        self.forward_stream = None
+        self.loads_done = 0
+        self.offloads_done = 0
+        self._page_size = page_size
+        self._window_pages = window_pages
+        self._queued: list[tuple[str, np.ndarray, np.ndarray]] = []
+        self._batches: dict[int, list[int]] = {}  # batch -> tickets of its loads
+        self._next_batch = 0
+        self._offloads: deque[int] = deque()  # tickets in upstream's order
+        self._ended: set[int] = {ENDED_AT_ONCE}
+
+    # match
+
+    def lookup(self, rid: str, transfers: list) -> list[int]:
+        by_name = {transfer.name.value: transfer for transfer in transfers}
+        keys = store_keys(by_name["kv"].keys)
+        pages = self.direct.lookup(keys)
+        if "swa" not in by_name:
+            return list(range(1, pages + 1))
+        stored = self.direct.swa_stored(keys[:pages])
+        return [n for n in range(1, pages + 1) if stored[max(0, n - self._window_pages) : n].all()]
+
+    # loads
+
+    def load(self, rid: str, transfers: list) -> bool:
+        (kv,) = [transfer for transfer in transfers if transfer.name.value == "kv"]
+        pages = kv.device_indices[:: self._page_size].cpu().numpy() // self._page_size
+        self._queued.append((rid, store_keys(kv.keys), pages.astype(np.int64)))
+        return True
+
+    def start_layer_wise_loading(self) -> int:
+        batch, self._next_batch = self._next_batch, self._next_batch + 1
+        queued, self._queued = self._queued, []
+        tickets = [self.direct.load(int(rid), keys, pages, self.now())[0] for rid, keys, pages in queued]
+        if tickets:
+            self._batches[batch] = tickets
+        return batch
+
+    def finish_layer_wise_loading(self, counter_index: int) -> bool:
+        self.collect()
+        landed = [ticket in self._ended for ticket in self._batches.pop(counter_index, ())]
+        self.loads_done += sum(landed)
+        return all(landed)
+
+    def cancel_queued_load(self, rid: str) -> bool:
+        before = len(self._queued)
+        self._queued = [load for load in self._queued if load[0] != rid]
+        return len(self._queued) < before
+
+    def num_completed_loads(self) -> int:
+        return sum(1 for tickets in self._batches.values() if self._ended.issuperset(tickets))
+
+    def pop_completed_load(self) -> list[str]:
+        batch = min(batch for batch, tickets in self._batches.items() if self._ended.issuperset(tickets))
+        self.loads_done += len(self._batches[batch])
+        return [str(owner) for owner in self._batches.pop(batch)]
+
+    # offloads
+
+    def offload(self, transfers: list, session_id: str | None = None) -> bool:
+        by_name = {transfer.name.value: transfer for transfer in transfers}
+        kv = by_name["kv"]
+        keys = store_keys(kv.keys)
+        pages = kv.device_indices[:: self._page_size].cpu().numpy().astype(np.int64) // self._page_size
+        swa = None
+        if not self.direct.skips_swa:
+            swa = (
+                np.isin(keys, store_keys(by_name["swa"].keys))
+                if "swa" in by_name
+                else np.zeros(len(keys), bool)
+            )
+        ticket = self.direct.offload(0, keys, pages, self.now(), swa=swa)
+        self._offloads.append(ENDED_AT_ONCE if ticket is None else ticket)
+        return True
+
+    def num_completed_offloads(self) -> int:
+        self.collect()
+        done = 0
+        for ticket in self._offloads:
+            if ticket not in self._ended:
+                break
+            done += 1
+        return done
+
+    def pop_completed_offload(self) -> bool:
+        ticket = self._offloads.popleft()
+        self._ended.discard(ticket or -1)
+        self.offloads_done += 1
+        return True
+
+    # the engine's side
+
+    def collect(self) -> None:
+        """Takes in what has ended by now."""
+        for completion in self.direct.poll(self.now()):
+            self._ended.add(completion.ticket)
+
+    def next_due_us(self) -> int | None:
+        """When the next acknowledgement can be taken; None: nothing is under way."""
+        due_us = self.direct.next_due_us()
+        waiting = self.num_completed_offloads()
+        return self.now() if waiting else due_us
+
+    def in_flight(self) -> tuple[int, int]:
+        return len(self._queued) + sum(map(len, self._batches.values())), len(self._offloads)
+
+    def reset(self) -> None:
+        self._queued.clear()
+
+    def close(self) -> None:
+        """Nothing is held outside this process."""

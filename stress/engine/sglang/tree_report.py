@@ -1,0 +1,98 @@
+"""`python -m stress.engine.sglang.tree_report ROOT`: what a tree can do, as one JSON document on stdout.
+
+Run in a process of its own, because a process imports one tree. An error of the tree is {"error": "..."}.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import msgspec
+import torch
+
+from stress.engine.sglang.null_kv_pool import null_kv_pool
+from stress.engine.sglang.tree_import import (
+    TREE_CORE_VARIABLE,
+    TREE_CORES,
+    Tree,
+    TreeError,
+    load_tree,
+    tree_core_of,
+)
+
+_PAGE_SIZE = 16
+_PAGES = 8
+
+
+def report_tree(root: str) -> dict[str, Any]:
+    """Version, features, substitutes, and the tree cores that really load. Raises TreeError."""
+    started = time.perf_counter()
+    tree = load_tree(root)
+    seconds = time.perf_counter() - started
+    return {
+        "version": tree.version,
+        "root": str(tree.root),
+        "installed": tree.is_installed,
+        "import_s": round(seconds, 2),
+        "features": msgspec.to_builtins(tree.features),
+        "tree_cores": loadable_tree_cores(tree) if tree.features.segment_free else [],
+        "substitutes": list(tree.substitutes),
+        "stand_ins": len(tree.stand_ins),
+    }
+
+
+def loadable_tree_cores(tree: Tree) -> list[str]:
+    """A small cache is built with each core: a tree falls back without a word where one can't be loaded."""
+    asked = os.environ.get(TREE_CORE_VARIABLE)
+    loaded = []
+    try:
+        for core in TREE_CORES:
+            os.environ[TREE_CORE_VARIABLE] = core
+            if tree_core_of(_small_cache(tree)) == core:
+                loaded.append(core)
+    finally:
+        if asked is None:
+            del os.environ[TREE_CORE_VARIABLE]
+        else:
+            os.environ[TREE_CORE_VARIABLE] = asked
+    return loaded
+
+
+def _small_cache(tree: Tree) -> Any:
+    rows = tree.ReqToTokenPool(2, _PAGES * _PAGE_SIZE, "cpu", False)
+    tokens = _PAGES * _PAGE_SIZE
+    allocator = tree.SWATokenToKVPoolAllocator(
+        size=tokens,
+        size_swa=tokens,
+        page_size=_PAGE_SIZE,
+        dtype=torch.bfloat16,
+        device="cpu",
+        kvcache=null_kv_pool(tree),
+        need_sort=False,
+        **({"req_to_token_pool": rows} if tree.features.ring else {}),
+    )
+    params = tree.CacheInitParams(
+        disable=False,
+        req_to_token_pool=rows,
+        token_to_kv_pool_allocator=allocator,
+        page_size=_PAGE_SIZE,
+        sliding_window_size=_PAGE_SIZE,
+        tree_components=(tree.ComponentType.FULL, tree.ComponentType.SWA),
+    )
+    return tree.UnifiedRadixCache(params)
+
+
+def main() -> int:
+    try:
+        document = report_tree(sys.argv[1])
+    except TreeError as error:
+        document = {"error": str(error)}
+    sys.stdout.buffer.write(msgspec.json.encode(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

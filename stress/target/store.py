@@ -1,0 +1,147 @@
+"""From a target's name to the folder that holds its `sglang/`, fetched and edited where it was not before.
+
+`targets/sglang-0.5.23/` holds a release, `targets/sglang-0.5.23+filter/` an edited one; each has a target.json
+that says what it is and where it came from. A folder target is used where it lies; edited, it is copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from stress.target.cache import keep, targets_folder
+from stress.target.edited_tree import changes_of, edit_label, refuse_stale, write_edited
+from stress.target.name import Target, TargetError, parse_target
+from stress.target.wheel import download_wheel, sha256_of, unpack
+
+SCHEMA = 1
+RECORD = "target.json"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A target's target.json. `base` is the name it was edited from, `sha256` its wheel's."""
+
+    schema: int = SCHEMA
+    target: str
+    version: str = ""
+    wheel: str = ""
+    sha256: str = ""
+    base: str = ""
+    edits: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """One target of the cache. `bytes_used` counts a linked file for each tree that has it."""
+
+    name: str
+    folder: str
+    bytes_used: int
+    record: Record
+
+
+def resolve(text: str) -> Path:
+    """The folder that holds the target's `sglang/`; fetches and edits what is not there yet.
+
+    Raises TargetError for a name or an edit to mend, TargetUnavailable where it can't be fetched or kept.
+    """
+    target = parse_target(text)
+    if target.kind == "reference":
+        raise TargetError("target 'reference': is built from allocator/ and linker/ and has no tree")
+    if target.kind == "installed":
+        return _installed()
+    base = _release(target.version) if target.kind == "release" else _tree_of(target)
+    return _edited(target, base) if target.edits else base
+
+
+def add_target(text: str) -> Path:
+    """`resolve` of what the cache keeps: a release, or an edited tree."""
+    target = parse_target(text)
+    if target.kind == "release" or target.edits:
+        return resolve(text)
+    raise TargetError(f"target {text!r}: needs no adding; add sglang==VERSION, or a target with an edit")
+
+
+def list_targets() -> list[Kept]:
+    """What the cache holds, by name."""
+    kept = []
+    for folder in sorted(path for path in targets_folder().glob("[!.]*") if (path / RECORD).is_file()):
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        kept.append(Kept(folder.name, str(folder), size, read_record(folder)))
+    return kept
+
+
+def read_record(folder: Path) -> Record:
+    """Raises TargetError for a record that is not ours."""
+    try:
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+    except msgspec.MsgspecError as error:
+        raise TargetError(f"{folder / RECORD}: can't be read ({error}); remove {folder}") from error
+
+
+def _release(version: str) -> Path:
+    def build(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder.parent) as downloads:
+            wheel = download_wheel(version, Path(downloads))
+            unpack(wheel, folder)
+            record = Record(
+                target=f"sglang=={version}", version=version, wheel=wheel.name, sha256=sha256_of(wheel)
+            )
+        _write_record(folder, record)
+
+    return keep(f"sglang-{version}", build)
+
+
+def _edited(target: Target, base: Path) -> Path:
+    changes = changes_of(base, target.edits)
+    is_release = target.kind == "release"
+    name = base.name if is_release else f"path-{_state_of(base)}"
+    record = Record(
+        target=str(target),
+        version=target.version,
+        base=str(base) if not is_release else f"sglang=={target.version}",
+        edits=target.edits,
+        changed=tuple(sorted(changes)),
+    )
+
+    def build(folder: Path) -> None:
+        # A user's own tree may be written to in place at any time: it is copied, never linked.
+        write_edited(base, changes, folder, link=is_release)
+        _write_record(folder, record)
+
+    folder = keep("+".join([name, *(edit_label(edit) for edit in target.edits)]), build)
+    refuse_stale(folder, changes)
+    return folder
+
+
+def _tree_of(target: Target) -> Path:
+    for folder in (target.folder, target.folder / "python"):
+        if (folder / "sglang" / "srt" / "mem_cache").is_dir():
+            return folder
+    raise TargetError(
+        f"target 'path:{target.folder}': holds no sglang/srt/mem_cache; name the folder above sglang/"
+    )
+
+
+def _installed() -> Path:
+    spec = importlib.machinery.PathFinder.find_spec("sglang")
+    if spec is None or spec.origin is None:
+        raise TargetError("target 'sglang': SGLang is not installed here; install it, or use sglang==VERSION")
+    return Path(spec.origin).resolve().parents[1]
+
+
+def _state_of(tree: Path) -> str:
+    """A short digest of where a folder lies and of each Python file's size and time of change."""
+    digest = hashlib.sha256(str(tree).encode())
+    for file in sorted((tree / "sglang").rglob("*.py")):
+        state = file.stat()
+        digest.update(f"{file.relative_to(tree)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def _write_record(folder: Path, record: Record) -> None:
+    (folder / RECORD).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
