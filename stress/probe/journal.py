@@ -26,7 +26,7 @@ class Journal:
         self.reader = reader
         self.now_us = 0
         self.operation = self.cause = Cause(0, "", -1, "")
-        self.step: Callable[[], str] = str
+        self.step: Callable[[], str] = str  # no engine: ""
         self.call = 0
         self.events = 0
         self.source_lent = False  # pages of the first pool were lent in this operation

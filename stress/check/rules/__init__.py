@@ -8,12 +8,12 @@ from stress.check.rules.i03_returned import Returned
 from stress.check.rules.i04_mapping import Mapping
 from stress.check.rules.i05_one_source import OneSource
 from stress.check.rules.i06_holder import Holder
+from stress.check.rules.i06_private_pages import PrivatePages
 from stress.check.rules.i07_flush import Flush
 from stress.check.rules.i08_offsets import Offsets
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i20_drained import Drained
-from stress.check.rules.private_pages import PrivatePages
 from stress.check.rules.rule import Rule
 
 RULES: tuple[type[Rule], ...] = (
