@@ -46,7 +46,7 @@ class DirectLinker:
             raise ValueError(f"linker: pages_per_ms {pages_per_ms} is below 1; leave it out for no limit")
         self.skips_swa = skips_swa
         self._store = store
-        self._delay_us = delay_us
+        self.delay_us = delay_us
         self._pages_per_ms = pages_per_ms
         self._transfers: dict[int, _Transfer] = {}
         self._due: list[tuple[int, int]] = []  # heap of (due_us, ticket), with the cancelled
@@ -183,7 +183,7 @@ class DirectLinker:
         swa: np.ndarray | None,
         now_us: int,
     ) -> int:
-        due_us = now_us + self._delay_us
+        due_us = now_us + self.delay_us
         if self._pages_per_ms is not None:
             due_us += -(-len(keys) * 1000 // self._pages_per_ms)  # rounded up: a page always takes time
         ticket = self._next_ticket

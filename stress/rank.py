@@ -15,7 +15,7 @@ from collections.abc import Generator
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
 from stress.config import Config
-from stress.engine.contract import Engine, RequestSpec
+from stress.engine.contract import Engine, RequestSpec, Warm
 from stress.engine.targets import build_engine
 from stress.operation import Operation
 from stress.operator import Operator
@@ -39,6 +39,7 @@ from stress.serving.request import PlannedRequest
 from stress.serving.state import ServingState
 from stress.serving.timing import timing_of
 from stress.workload.plan import Plan, build_plan
+from stress.workload.tokens import page_tokens
 
 BUSY, DONE = b"\0", b"\1"
 
@@ -50,7 +51,13 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
     # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
     page_size, shares = config.pool.page_size, config.layout.dp_size
     plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
-    warm = plan.warm_keys() if config.linker.enabled and config.linker.warm else plan.warm_keys()[:0]
+    warm = None
+    if config.linker.enabled and config.linker.warm:
+        dp_rank = config.layout.dp_rank(spec.rank)
+        warm = Warm(
+            prefixes=lambda own: plan.warm_prefixes(dp_rank if own else None),
+            tokens_of=lambda keys: page_tokens(keys, page_size, 0, len(keys) * page_size),
+        )
     rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm), emit)
     return (yield from rank.exchanges())
 
@@ -186,6 +193,7 @@ class Rank:
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             keys=plan.keys(rid),
+            tokens=lambda lo, hi: plan.tokens(rid, lo, hi),
             session=int(plan.session[rid]),
         )
 

@@ -9,6 +9,7 @@ target escapes as AssertionError, any other exception is an error of the target.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,7 +29,19 @@ class RequestSpec(NamedTuple):
     prompt_tokens: int
     output_tokens: int
     keys: np.ndarray
+    tokens: Callable[[int, int], np.ndarray]
     session: int = -1
+
+
+class Warm(NamedTuple):
+    """What the external store holds when the run starts.
+
+    prefixes(own): arrays of page keys, int64[n] each, from position 0 on; own: those of this rank's sessions alone.
+    tokens_of(keys): their tokens, int64[n * page_size].
+    """
+
+    prefixes: Callable[[bool], Iterator[np.ndarray]]
+    tokens_of: Callable[[np.ndarray], np.ndarray]
 
 
 class Admission(NamedTuple):

@@ -8,6 +8,7 @@ Page keys are expanded one request at a time and cheapest in the plan's order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,18 +62,21 @@ class Plan:
         """int64[hi - lo]: token ids of positions [lo, hi) of request i, each below 2**31; see tokens.py."""
         return page_tokens(self.keys(i), self.page_size, lo, hi)
 
-    def warm_keys(self) -> np.ndarray:
-        """int64[], sorted, unique: full pages that a store holds when the run starts warm.
+    def warm_prefixes(self, rank: int | None = None) -> Iterator[np.ndarray]:
+        """int64[] each, in order from position 0: full pages that a store holds when the run starts warm.
 
-        Those are what the turns before each session's first planned turn wrote and that turn's prompt goes on from.
+        Those are what the turns before each session's first planned turn wrote and that turn's prompt goes on from;
+        of the sessions of one rank, or of all.
         """
         _, first = np.unique(self.session, return_index=True)
-        held = [np.empty(0, dtype=np.int64)]
         for i in first.tolist():
             row, stream, play, namespace = self._address(i)
-            if row > self.page_keys.sessions.stream_row[stream]:
-                held.append(self.page_keys.written(row, stream, play, namespace))
-        return np.unique(np.concatenate(held))
+            if row > self.page_keys.sessions.stream_row[stream] and rank in (None, int(self.rank[i])):
+                yield self.page_keys.written(row, stream, play, namespace)
+
+    def warm_keys(self) -> np.ndarray:
+        """int64[], sorted, unique: the keys of all warm prefixes."""
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *self.warm_prefixes()]))
 
     def _address(self, i: int) -> tuple[int, int, int, int]:
         return int(self.row[i]), int(self.stream[i]), int(self.session[i]), int(self.namespace[i])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stress.config import load_config
-from stress.engine.contract import RequestSpec
+from stress.engine.contract import RequestSpec, Warm
 from stress.engine.targets import build_engine
 
 PAGE = 64
@@ -16,13 +16,15 @@ SMALL = ["pool.full_pages=128", "pool.swa_pages=128", "serving.chunk_tokens=2048
 def engine(release: str, *overrides: str, warm=()):
     config = load_config("smoke", [*SMALL, *overrides], seed=1)
     arm = config.arms.named["unpatched" if release == "unpatched" else "patched"]
-    return build_engine(config, arm, "cpu", np.array(warm, dtype=np.int64))
+    keys = np.array(warm, dtype=np.int64)
+    return build_engine(config, arm, "cpu", Warm(lambda own: iter([keys]), lambda pages: pages))
 
 
 def spec(rid: int, keys, prompt: int, output: int = 8) -> RequestSpec:
     pages = -(-(prompt + output) // PAGE)
     private = [rid * 1_000_000 + page for page in range(len(keys), pages)]
-    return RequestSpec(rid, 0, prompt, output, np.array([*keys, *private][:pages], dtype=np.int64))
+    all_keys = np.array([*keys, *private][:pages], dtype=np.int64)
+    return RequestSpec(rid, 0, prompt, output, all_keys, lambda lo, hi: np.arange(lo, hi))
 
 
 def prefill(target, request: RequestSpec, spare: int = 0):

@@ -9,14 +9,16 @@ from allocator.prefix_cache import PrefixCache
 from allocator.swa_ring import SWARing
 from linker.direct import DirectLinker
 from linker.store import MemoryStore, SharedStore
+from stress.engine.contract import Warm
 from stress.engine.reference.engine import ReferenceEngine
 from stress.engine.reference.memory import Memory
+from stress.engine.reference.row import NO_PAGES
 
 STORES = {"memory": MemoryStore, "shared": SharedStore}
 
 
-def build_reference(config, arm, device: str, warm_keys: np.ndarray) -> ReferenceEngine:
-    """`config`: stress.config.Config; `arm`: its Arm; `warm_keys`: pages that a warm store holds, int64[n].
+def build_reference(config, arm, device: str, warm: Warm | None) -> ReferenceEngine:
+    """`config`: stress.config.Config; `arm`: its Arm; `warm`: what the external store holds at the start.
 
     The hit of a prefix is gated by SWA only where the linker restores SWA: under unified KV, and with a ring,
     the target model keeps its window per request (sglang `swa_gates_prefix_match`).
@@ -40,17 +42,18 @@ def build_reference(config, arm, device: str, warm_keys: np.ndarray) -> Referenc
         ring = SWARing(config.serving.max_running, ring_tokens, pool.page_size)
     return ReferenceEngine(
         Memory(allocator, cache, pool.window_tokens, paged_swa),
-        _linker(config, skips_swa, warm_keys),
+        _linker(config, skips_swa, warm),
         max_rows=config.serving.max_running,
         spare_pages=2 + 2 * config.serving.draft_tokens // pool.page_size,
         ring=ring,
     )
 
 
-def _linker(config, skips_swa: bool, warm_keys: np.ndarray) -> DirectLinker | None:
+def _linker(config, skips_swa: bool, warm: Warm | None) -> DirectLinker | None:
     if not config.linker.enabled:
         return None
     store = STORES[config.linker.store]()
-    if config.linker.warm:
-        store.warm(warm_keys)
+    if warm is not None:
+        shared = config.linker.store == "shared"
+        store.warm(np.unique(np.concatenate([NO_PAGES, *warm.prefixes(not shared)])))
     return DirectLinker(store, skips_swa=skips_swa, delay_us=round(config.linker.delay_ms * 1000))
