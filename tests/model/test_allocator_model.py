@@ -223,7 +223,7 @@ def test_allocator_equals_the_oracle(release, page_size):
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_control_the_oracle_flags_unpatched_on_unmapped_segments(page_size):
     with pytest.raises(AssertionError, match=r"SWA free list differs|available_size|outside 1"):
-        run_machine(40, shrink=False, page_size=page_size, unmapped_segments=True)
+        run_machine(400, shrink=False, page_size=page_size, unmapped_segments=True)
 
 
 def test_control_one_unmapped_page_is_seen_under_load_where_no_assert_fires():
@@ -241,4 +241,5 @@ def test_control_one_unmapped_page_is_seen_under_load_where_no_assert_fires():
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_control_the_oracle_flags_a_mutant(mutant):
     with pytest.raises(AssertionError):
-        run_machine(60, shrink=False, page_size=16, release="filter-per-call", allocator_type=mutant)
+        # It stops at the first failure. What hypothesis draws varies with the code that is loaded, so there is slack.
+        run_machine(600, shrink=False, page_size=16, release="filter-per-call", allocator_type=mutant)
