@@ -9,6 +9,7 @@ the engine's own method: it takes no number.
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 
@@ -92,7 +93,7 @@ class Operator:
                     operation=operation.number,
                     virtual_us=operation.at_us,
                     where=raised_in(error),
-                    message=str(error) or "assert without a message",
+                    message=str(error) or asserted_line(error),
                 )
             if not (self._count_asserts and operation.kind in _COUNTABLE):
                 raise
@@ -165,3 +166,9 @@ def raised_in(error: BaseException) -> str:
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     public = [name for name in names if not name.startswith("_")]
     return (public or names or ["?"])[-1]
+
+
+def asserted_line(error: AssertionError) -> str:
+    """The source line of an assert that has no message, with its place."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.line} ({os.path.basename(frame.filename)}:{frame.lineno})"

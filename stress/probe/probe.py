@@ -39,7 +39,7 @@ class Probe:
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
         self._tables: dict[int, np.ndarray] = {}
-        self._available: dict[str, int] = {}
+        self._told: dict[str, tuple] = {}
 
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
@@ -118,13 +118,13 @@ class Probe:
         watch.cause = cause
 
     def _tell_counts(self) -> None:
-        """The source pool's four counts, and the free count of the others where it has changed."""
+        """The source pool's counts, and those of the others where they have changed."""
         watch = self.watch
         method = "raised" if watch.raised or sys.exc_info()[0] is not None else "end"
         known = self._engine.counts() if self._reads_counts else {}
         for pool in watch.pools:
             counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
-            if pool is not watch.source and self._available.get(pool.name) == counts[1]:
+            if pool is not watch.source and self._told.get(pool.name) == counts:
                 continue
-            self._available[pool.name] = counts[1]
+            self._told[pool.name] = counts
             watch.tell(EventKind.COUNTS, pool.name, np.array(counts, dtype=np.int64), None, method)

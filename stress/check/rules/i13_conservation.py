@@ -1,6 +1,6 @@
 """I13: the target's counts add up: free + evictable + protected + private + pending == size, in every pool.
 
-After each operation the free count is compared with the shadow's. What pages a request holds beyond the cache's is
+After each operation the free count is compared with the shadow's, and the cache's counts with what is on loan. What pages a request holds beyond the cache's is
 never asked: it follows from the counts, changes only in the request's own operations, and must be 0 when it has gone.
 So a leak, a counter that drifts (sglang#10637) or a failed allocation that was not rolled back (kvcached#364) is seen
 at its operation, in O(1). A sweep adds the terms up from tables and cache. Only changes are reported.
@@ -37,8 +37,20 @@ class Conservation(Rule):
         self._changed(
             event, "free", available - expected, report, f"{available} pages free, {expected} expected"
         )
-        if event.method == "sweep" and len(event.pages) == 4 and shadow.cached is not None:
-            self._check_terms(event, pool, shadow, report)
+        if len(event.pages) == 4:
+            self._check_cache_counts(event, pool, report)
+            if event.method == "sweep" and shadow.cached is not None:
+                self._check_terms(event, pool, shadow, report)
+
+    def _check_cache_counts(self, event: Event, pool: PoolShadow, report: Report) -> None:
+        """What the cache counts as its own is on loan: a node whose value is padding counts pages that are not."""
+        size, available, evictable, protected = event.pages.tolist()
+        over = max(0, evictable + protected - pool.lent)
+        text = (
+            f"the cache counts {evictable} evictable + {protected} protected pages and {pool.lent} are on loan: "
+            f"with {available} free that makes {available + evictable + protected} of {size}"
+        )
+        self._changed(event, "cache counts", over, report, text)
 
     def _check_cached(self, event: Event, pool: PoolShadow, report: Report) -> None:
         pages = pool.inside(event.pages)

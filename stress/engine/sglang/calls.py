@@ -220,6 +220,11 @@ class Calls:
     def release(self, request: SglangRequest, *, checkpoint: bool) -> None:
         """release_kv_cache, and the linker's own record of the request."""
         kv = request.kv
+        if kv.kv_allocated_len == 0:
+            # Upstream takes a row together with its first slots: a row without any is only ours to give back.
+            self.refuse(request)
+            self.rows.free(request)
+            return
         request.is_done = checkpoint
         self.tree.config.speculative_algorithm = (
             "EAGLE" if kv.kv_allocated_len > kv.kv_committed_len else None

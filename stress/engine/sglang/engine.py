@@ -153,9 +153,10 @@ class SglangEngine:
     def poll(self) -> int:
         if self.calls.linker is None:
             return 0
-        before = self.calls.linker.offloads_done
+        linker = self.calls.linker
+        before = linker.offloads_done + linker.loads_done
         self.calls.cache.check_hicache_events()
-        return self.calls.linker.offloads_done - before
+        return linker.offloads_done + linker.loads_done - before
 
     def drain(self) -> None:
         size = (self.pools[0].pages + self.pools[1].pages) * self.page_size

@@ -44,7 +44,7 @@ class _VirtualTimeLinker:
         self._page_size = page_size
         self._window_pages = window_pages
         self._queued: list[tuple[str, np.ndarray, np.ndarray]] = []
-        self._batches: dict[int, list[int]] = {}  # batch -> tickets of its loads
+        self._batches: dict[int, dict[int, str]] = {}  # batch -> ticket of each load -> request
         self._next_batch = 0
         self._offloads: deque[int] = deque()  # tickets in upstream's order
         self._ended: set[int] = {ENDED_AT_ONCE}
@@ -71,14 +71,14 @@ class _VirtualTimeLinker:
     def start_layer_wise_loading(self) -> int:
         batch, self._next_batch = self._next_batch, self._next_batch + 1
         queued, self._queued = self._queued, []
-        tickets = [self.direct.load(int(rid), keys, pages, self.now())[0] for rid, keys, pages in queued]
+        tickets = {self.direct.load(int(rid), keys, pages, self.now())[0]: rid for rid, keys, pages in queued}
         if tickets:
             self._batches[batch] = tickets
         return batch
 
     def finish_layer_wise_loading(self, counter_index: int) -> bool:
         self.collect()
-        landed = [ticket in self._ended for ticket in self._batches.pop(counter_index, ())]
+        landed = [ticket in self._ended for ticket in self._batches.pop(counter_index, {})]
         self.loads_done += sum(landed)
         return all(landed)
 
@@ -88,12 +88,13 @@ class _VirtualTimeLinker:
         return len(self._queued) < before
 
     def num_completed_loads(self) -> int:
-        return sum(1 for tickets in self._batches.values() if self._ended.issuperset(tickets))
+        self.collect()
+        return sum(self._ended.issuperset(tickets) for tickets in self._batches.values())
 
     def pop_completed_load(self) -> list[str]:
         batch = min(batch for batch, tickets in self._batches.items() if self._ended.issuperset(tickets))
         self.loads_done += len(self._batches[batch])
-        return [str(owner) for owner in self._batches.pop(batch)]
+        return list(self._batches.pop(batch).values())
 
     # offloads
 
@@ -138,7 +139,7 @@ class _VirtualTimeLinker:
     def next_due_us(self) -> int | None:
         """When the next acknowledgement can be taken; None: nothing is under way."""
         due_us = self.direct.next_due_us()
-        waiting = self.num_completed_offloads()
+        waiting = self.num_completed_offloads() or self.num_completed_loads()
         return self.now() if waiting else due_us
 
     def in_flight(self) -> tuple[int, int]:
