@@ -2,8 +2,7 @@
 
 After each operation the free count is compared with the shadow's, and the cache's counts with what is on loan. What
 pages a request holds beyond the cache's is never asked: it follows from the counts, changes only in the request's own
-operations, and must be 0 when it has gone.
-So a leak, a counter that drifts (sglang#10637) or a failed allocation that
+operations, and must be 0 when it has gone. So a leak, a counter that drifts (sglang#10637) or a failed allocation that
 was not rolled back (kvcached#364) is seen at its operation, in O(1). A sweep adds the terms up from tables and cache.
 Only changes are reported.
 """
