@@ -18,8 +18,8 @@ import msgspec
 
 from stress.check.marks import MARKS
 from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
+from stress.target.name import TargetError, parse_target
 
-TARGETS = ("reference",)
 RELEASES = ("unpatched", "filter-per-call", "filter-per-group")
 GENERATED = ("agentic", "agentic-small")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
@@ -144,8 +144,13 @@ def _broken_arms(config: Config) -> Iterator[str]:
 
 
 def _broken_arm(name: str, arm: Arm) -> Iterator[str]:
-    if arm.target not in TARGETS:
-        yield f"arms.{name}.target: unknown target {arm.target!r}; there is {', '.join(TARGETS)}"
+    try:
+        is_reference = parse_target(arm.target).kind == "reference"
+    except TargetError as error:
+        yield f"arms.{name}.target: {error}"
+        return
+    if not is_reference:
+        return  # a real tree frees as it frees: `release` says nothing about it
     if arm.release is None:
         yield f"arms.{name}.release: missing; choose {_choice(RELEASES)}"
     elif arm.release not in RELEASES:

@@ -61,8 +61,11 @@ def run_arms(
     *,
     entry: str = ENTRY,
     patience: Patience | None = None,
+    trees: dict[str, str] | None = None,
 ) -> dict[str, list[RankResult]]:
     """Runs `arms` in their order, each with fresh ranks; returns their results in rank order.
+
+    `trees`: the folder of each arm that has a real engine.
 
     Raises ValueError for arms.mode = "parallel", LaunchError when the ranks cannot be started, Interrupted
     on Ctrl-C. In every case no rank is left alive.
@@ -83,6 +86,7 @@ def run_arms(
                     seed=config.seed,
                     run_dir=str(run_dir.path),
                     device=config.layout.device,
+                    tree=(trees or {}).get(arm),
                 )
                 for rank in range(ranks)
             ]

@@ -58,7 +58,7 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
             prefixes=lambda own: plan.warm_prefixes(dp_rank if own else None),
             tokens_of=lambda keys: page_tokens(keys, page_size, 0, len(keys) * page_size),
         )
-    rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm), emit)
+    rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm, spec.tree), emit)
     return (yield from rank.exchanges())
 
 
@@ -221,6 +221,7 @@ class Rank:
             findings=dict(ledger.findings),
             kept=list(ledger.kept),
             marks=dict(self.coverage.reached),
+            marks_exempt=sorted(self.engine.marks_exempt),
             rules_watched=ledger.rules_watched if self.probe else [],
             checker_crashed=ledger.crashed,
             rows_skipped=self.plan.rows_skipped,

@@ -28,6 +28,7 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: int
     run_dir: str | None = None  # where ranks/ and ops/ lie; None: nothing is written
     device: str = "cpu"
+    tree: str | None = None  # the folder of the arm's real engine; None: the reference
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -91,6 +92,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: dict[str, int] = {}
     kept: list[Finding] = []
     marks: dict[str, int] = {}
+    marks_exempt: list[str] = []  # marks that this engine can't show, or never does by design
     rules_watched: list[str] = []
     checker_crashed: str = ""  # traceback of a crashed check: makes the verdict unknown
     rows_skipped: int = 0

@@ -44,8 +44,10 @@ def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
 
 
 def missing_marks(config: Config, ranks: list[RankResult]) -> list[str]:
-    """Required marks that no rank reached."""
-    return [mark for mark in config.check.require if not any(result.marks.get(mark) for result in ranks)]
+    """Required marks that no rank reached, less those that the arm's engine is exempt from."""
+    exempt = {mark for result in ranks for mark in result.marks_exempt}
+    required = [mark for mark in config.check.require if mark not in exempt]
+    return [mark for mark in required if not any(result.marks.get(mark) for result in ranks)]
 
 
 def sorted_rules(rules: set[str]) -> list[str]:

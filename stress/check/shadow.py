@@ -188,7 +188,8 @@ class Ledger:
         self.findings[rule] = self.findings.get(rule, 0) + violation.count
         cause: Cause | None = violation.cause
         operation = self._noticed if cause is None else cause.operation
-        if (pool, rule) in self._seen and (self.first is None or operation >= self.first.operation):
+        leads = self.first is None or _rank(operation, rule) < _rank(self.first.operation, self.first.rule)
+        if (pool, rule) in self._seen and not leads:
             return
         finding = Finding(
             rule=rule,
@@ -200,7 +201,7 @@ class Ledger:
             message=violation.message(),
             history=self._history_of(violation),
         )
-        if self.first is None or operation < self.first.operation:
+        if leads:
             self.first = finding
         if (pool, rule) not in self._seen:
             self._seen.add((pool, rule))
@@ -213,3 +214,8 @@ class Ledger:
         if source is None:
             return self.history.lines(violation.pool, violation.page)
         return self.history.lines(*source, violation.pool, violation.page)
+
+
+def _rank(operation: int, rule: str) -> tuple[int, int]:
+    """What leads: the earliest faulty operation; of one operation the rule of the lowest number, nearest the cause."""
+    return operation, int(rule[1:])

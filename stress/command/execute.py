@@ -32,16 +32,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def user_errors() -> tuple[type[Exception], ...]:
     """What is the user's to correct: one line and exit 2."""
     from stress.record import RunDirectoryError
+    from stress.target.name import TargetError
     from stress.workload.errors import TraceError, WorkloadError
 
-    return (ConfigError, RunDirectoryError, TraceError, WorkloadError)
+    return (ConfigError, RunDirectoryError, TargetError, TraceError, WorkloadError)
 
 
 def infrastructure_errors() -> tuple[type[Exception], ...]:
     """What the machine or the cluster lacks: one line and exit 3."""
     from stress.launch.contract import LaunchError
+    from stress.target.name import TargetUnavailable
 
-    return (LaunchError,)
+    return (LaunchError, TargetUnavailable)
 
 
 def execute(
@@ -57,10 +59,11 @@ def execute(
     from stress.record import RunDirectory
 
     requests = plan_requests(config)
-    outcome = _execute_once(config, arms, options, options.out, requests, finish)
+    trees = resolve_trees(config, arms, options.launcher)
+    outcome = _execute_once(config, arms, options, options.out, requests, trees, finish)
     if not options.verify_determinism or outcome.interrupted:
         return outcome
-    again = _execute_once(config, arms, options, str(outcome.run_dir / "again"), requests, finish)
+    again = _execute_once(config, arms, options, str(outcome.run_dir / "again"), requests, trees, finish)
     digests = [outcome.document["digest"], again.document["digest"]]
     equal = digests[0] == digests[1] and not again.interrupted
     for number, digest in enumerate(digests, start=1):
@@ -103,12 +106,34 @@ def plan_requests(config: Config) -> int:
     return plan.n
 
 
+def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
+    """The folder of each arm that names a real engine, fetched where it is not there yet.
+
+    Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees.
+    """
+    from stress.target.store import resolve
+    from stress.verdict import arm_record
+
+    trees = {}
+    for arm in arms:
+        target = arm_record(config, arm).target
+        if target != "reference":
+            trees[arm] = str(resolve(target))
+    if launcher == "inline" and len(set(trees.values())) > 1:
+        raise ConfigError(
+            f"--launcher inline: arms {', '.join(trees)} need trees of their own and a process imports one; "
+            "use --launcher local"
+        )
+    return trees
+
+
 def _execute_once(
     config: Config,
     arms: list[str],
     options: RunOptions,
     out: str | None,
     requests: int,
+    trees: dict[str, str],
     finish: Callable[[dict[str, Any]], None] | None,
 ) -> Outcome:
     from stress.command.progress import make_progress
@@ -129,7 +154,7 @@ def _execute_once(
     ended_early = ""
     try:
         with make_progress(requests) as progress:
-            results = run_arms(config, arms, launcher, run, progress)
+            results = run_arms(config, arms, launcher, run, progress, trees=trees)
     except (Interrupted, KeyboardInterrupt) as stopped:
         results, ended_early = getattr(stopped, "results", {}), "The run was interrupted before its end."
         interrupted = True

@@ -67,6 +67,7 @@ class Engine(Protocol):
     page_size: int
     pools: tuple[PoolShape, ...]
     edges: tuple[EdgeShape, ...]
+    marks_exempt: frozenset[str]  # marks that it can't show, or never does by design
     observes: frozenset[str]  # of: lends, returns, mapping, groups, tables, cache, counts, drain
 
     def open(self, spec: RequestSpec) -> None:

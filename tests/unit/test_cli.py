@@ -47,7 +47,7 @@ class Ranks:
         self.runs = []
         self.launcher = FakeLauncher()
 
-    def __call__(self, config, arms, launcher, run_dir, progress):
+    def __call__(self, config, arms, launcher, run_dir, progress, *, trees):
         self.runs.append((config, arms, run_dir))
         results = {}
         for arm in arms:
@@ -252,7 +252,7 @@ MISTAKES = [
     (["run", "smoke", "--out", "full"], "overwrites nothing"),
     (["compare", "smoke", "--base", "unpatched"], "Missing option '--test'"),
     (["compare", "smoke", "--base", "a", "--test", "patched"], "choose unpatched, patched"),
-    (["repro", "--target", "sglang"], "there is reference"),
+    (["repro", "--target", "sgl"], "there is reference"),
     (["report", "nowhere"], "no run here"),
     (["trace"], "Missing command"),
     (["trace", "info", "nowhere.jsonl"], "nowhere.jsonl"),

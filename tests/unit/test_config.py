@@ -128,7 +128,7 @@ REFUSED = [
     ('linker.faults=[{kid="late"}]', "did you mean linker.faults[0].kind?"),
     ("check.level=4", "give 0, 1, 2 or 3"),
     ("arms.mode=parallel", 'write mode = "sequence"'),
-    ("arms.patched.target=vllm==0.5", "there is reference"),
+    ("arms.patched.target=vllm==0.5", "sglang==VERSION"),
     ("arms.patched.release=best", "choose unpatched, filter-per-call or filter-per-group"),
     ("arms.patched.fault=F01", "no named fault exists yet"),
     ("arms.third.release=unpatched", "missing required field `target`"),

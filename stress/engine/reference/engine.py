@@ -33,6 +33,8 @@ class ReferenceEngine:
 
     observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
 
+    marks_exempt: frozenset[str] = frozenset()
+
     def __init__(
         self,
         memory: Memory,

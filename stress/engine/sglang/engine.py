@@ -24,7 +24,8 @@ class SglangEngine:
     """`calls`: the tree's objects, built by stress.engine.sglang.build."""
 
     observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
-    marks_unseen = frozenset({"node_split", "tombstone_recovered"})
+    # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
+    marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped"})
 
     def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool) -> None:
         self.now_us = 0
