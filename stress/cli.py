@@ -19,6 +19,7 @@ from stress.command.compare import compare
 from stress.command.report import report
 from stress.command.repro import repro
 from stress.command.run import run
+from stress.command.target import target
 from stress.command.trace import trace
 
 USAGE = 2
@@ -36,7 +37,7 @@ def kvstress() -> None:
     """
 
 
-for _command in (run, compare, repro, trace, report):
+for _command in (run, compare, repro, trace, target, report):
     kvstress.add_command(_command)
 
 

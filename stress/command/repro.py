@@ -1,11 +1,15 @@
-"""`kvstress repro`: the three-row table of each release strategy. Exit 0 where all rows are as promised."""
+"""`kvstress repro`: the three-row table of each release strategy, or of a real tree's allocator.
+
+Exit 0 where all rows are as promised, 1 where one is not, 2 for a target to name otherwise, 3 for one that
+can't be had here.
+"""
 
 from __future__ import annotations
 
 import click
 import msgspec
 
-TARGETS = ("reference",)
+from stress.command.target import ask, tree_target
 
 
 @click.command()
@@ -14,20 +18,36 @@ TARGETS = ("reference",)
 def repro(targets: tuple[str, ...], as_json: bool) -> int:
     """Free a segment with and without SWA peers, by each release strategy.
 
+    T is reference, sglang, sglang==VERSION or path:DIR, with +EDIT for an edited tree (sglang==0.5.23+filter).
     Exit 0: every row is as promised (unpatched asserts twice, the filters never). Exit 1: one is not.
     """
-    for target in targets:
-        if target not in TARGETS:
-            raise click.UsageError(f"--target {target}: unknown target; there is {', '.join(TARGETS)}")
-    from stress.repro import SCHEMA, as_promised, repro_table
+    rows: list[dict] = []
+    for name in dict.fromkeys(targets or ("reference",)):
+        found = ask(lambda name=name: _rows(name))
+        if isinstance(found, int):
+            return found
+        rows += found
+    from stress.repro import SCHEMA, as_promised
 
-    rows = [row for target in dict.fromkeys(targets or TARGETS) for row in repro_table(target)["rows"]]
     promised = [as_promised(row) for row in rows]
     if as_json:
         click.echo(msgspec.json.encode({"schema": SCHEMA, "rows": rows}))
     else:
         _print_table(rows, promised)
     return 0 if all(promised) else 1
+
+
+def _rows(name: str) -> list[dict]:
+    target = tree_target(name)
+    if target is None:
+        from stress.repro import repro_table
+
+        return repro_table()["rows"]
+    from stress.target.process import ask_tree
+    from stress.target.store import resolve
+
+    release = "+".join(edit.rsplit("/", 1)[-1] for edit in target.edits) or "unpatched"
+    return ask_tree("stress.repro_tree", resolve(name), name, release)
 
 
 def _print_table(rows: list[dict], promised: list[bool]) -> None:
@@ -42,4 +62,4 @@ def _print_table(rows: list[dict], promised: list[bool]) -> None:
         cells = [row["target"], row["release"], row["scenario"], str(row["freed"]), str(row["available"])]
         cells += [str(row["size"]), row["outcome"], "yes" if kept else "NO"]
         table.add_row(*(Text(cell) for cell in cells))
-    Console(width=100, highlight=False).print(table)
+    Console(width=120, highlight=False).print(table)

@@ -1,0 +1,60 @@
+"""`python -m stress.repro_tree ROOT TARGET RELEASE`: the rows of stress.repro from a real tree's allocator.
+
+The tree's own SWATokenToKVPoolAllocator is driven; its free list is read, nothing is computed beside it.
+Prints a JSON list of rows, or {"error": "..."} for a tree that has no segment free.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+import torch
+
+from stress.engine.sglang.null_kv_pool import null_kv_pool
+from stress.engine.sglang.tree_import import Tree, TreeError, load_tree
+from stress.repro import FULL_TOKENS, PAGE_SIZE, SCENARIOS, SWA_TOKENS, free_segment
+
+
+def tree_rows(root: str, target: str, release: str) -> list[dict[str, Any]]:
+    """One row for each scenario. Raises TreeError."""
+    tree = load_tree(root)
+    if not tree.features.segment_free:
+        raise TreeError(f"sglang {tree.version} has no segment free; use 0.5.20 or later")
+    return [
+        {"target": target, "release": release, "scenario": scenario, **_row(tree, scenario)}
+        for scenario in SCENARIOS
+    ]
+
+
+def _row(tree: Tree, scenario: str) -> dict[str, Any]:
+    allocator = tree.SWATokenToKVPoolAllocator(
+        size=FULL_TOKENS,
+        size_swa=SWA_TOKENS,
+        page_size=PAGE_SIZE,
+        dtype=torch.bfloat16,
+        device="cpu",
+        kvcache=null_kv_pool(tree),
+        need_sort=False,
+    )
+    return free_segment(allocator, scenario, _lend)
+
+
+def _lend(allocator: Any, tokens: int) -> torch.Tensor | None:
+    """The tree's `alloc` is for pages of one token; a scheduler lends by alloc_extend."""
+    nothing, length = torch.tensor([0]), torch.tensor([tokens])
+    return allocator.alloc_extend(nothing, nothing, length, length, torch.tensor([-1]), tokens)
+
+
+def main() -> int:
+    try:
+        document: Any = tree_rows(*sys.argv[1:4])
+    except TreeError as error:
+        document = {"error": str(error)}
+    sys.stdout.buffer.write(msgspec.json.encode(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
