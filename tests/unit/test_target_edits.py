@@ -3,11 +3,11 @@
 import os
 
 import pytest
+from target_tree import ALLOCATOR, ALLOCATOR_PATH, WRAPPER, WRAPPER_PATH, make_tree
 
 from stress.target.edited_tree import changes_of, refuse_stale, write_edited
 from stress.target.name import TargetError
 from stress.target.store import resolve
-from target_tree import ALLOCATOR, ALLOCATOR_PATH, WRAPPER, WRAPPER_PATH, make_tree
 
 
 @pytest.fixture

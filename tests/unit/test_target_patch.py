@@ -3,10 +3,10 @@
 import difflib
 
 import pytest
+from target_tree import ALLOCATOR, ALLOCATOR_PATH, make_tree
 
 from stress.target.name import TargetError
 from stress.target.patch_tree import patch_tree
-from target_tree import ALLOCATOR, ALLOCATOR_PATH, make_tree
 
 
 def diff_of(before, after, old=f"a/{ALLOCATOR_PATH}", new=f"b/{ALLOCATOR_PATH}", context=3):
