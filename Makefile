@@ -1,4 +1,4 @@
-# make run | test | lint | clean. They make the environment in .venv when it is missing.
+# make run | test | lint | format | clean. They make the environment in .venv when it is missing.
 # make run VENV=DIR uses an existing environment as it is and installs nothing into it.
 
 VENV ?= .venv

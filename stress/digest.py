@@ -6,6 +6,7 @@ flush. Page ids are not: engines may number their pages differently and still de
 
 from __future__ import annotations
 
+import sys
 from array import array
 from hashlib import blake2b
 
@@ -43,8 +44,6 @@ class Digest:
         block, self._words = self._words, array("q")
         if block.itemsize != 8:
             raise RuntimeError("digest: array('q') is not 8 bytes wide here")
-        import sys
-
         if sys.byteorder == "big":
             block.byteswap()
         self._hash.update(block.tobytes())

@@ -25,6 +25,10 @@ NEVER = 1 << 62
 _COUNTABLE = frozenset({Kind.RESULTS_END, Kind.EVICT_WINDOWS})
 
 
+class TargetFailed(Exception):
+    """The target raised, in the operation that this names; `__cause__` is what it raised."""
+
+
 class Operator:
     """`probe`: stress.probe.Probe, or None at `level` 0. `record` gets every operation before it runs."""
 
@@ -98,6 +102,9 @@ class Operator:
             if not (self._count_asserts and operation.kind in _COUNTABLE):
                 raise
             return None
+        except Exception as error:
+            # An exception of the target is a result; one of the loop or of a check is not, and must not look like it.
+            raise TargetFailed(operation.describe()) from error
 
     # The verbs
 
@@ -153,6 +160,10 @@ class Operator:
         if self._probe is not None:
             self._probe.quiesce()
             self.settle()
+
+    def end_step(self) -> None:
+        """A step without results is over: on a GPU what it showed is judged now."""
+        self.settle()
 
     def settle(self) -> None:
         """Everything seen so far is checked; on a GPU this waits for its copies."""

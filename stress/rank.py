@@ -18,7 +18,7 @@ from stress.config import Config
 from stress.engine.contract import Engine, RequestSpec, Warm
 from stress.engine.targets import build_engine
 from stress.operation import Operation
-from stress.operator import Operator
+from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
 from stress.recorder import Recorder
 from stress.result import (
@@ -119,14 +119,17 @@ class Rank:
             self._drain()
         except StopOnFinding:
             self.status = "stopped"
+            self.operator.settle()
         except AssertionError:
             self.status = "asserted"
             self.emit(AssertLine(assertion=self.operator.first_assert))
             self.recorder.flush()
             self.operator.settle()
-        except Exception as error:
+        except TargetFailed as failed:
             self.status = "errored"
-            self._error(type(error).__name__, str(error), traceback.format_exc())
+            error = failed.__cause__
+            trace = "".join(traceback.format_exception(error))
+            self._error(type(error).__name__, str(error), trace)
             self.operator.settle()
         return True
 

@@ -51,11 +51,6 @@ def chance(word: np.ndarray, per_million: np.ndarray | int) -> np.ndarray:
     return below(word, 1_000_000) < np.asarray(per_million, dtype=np.int64)
 
 
-def pick(table: np.ndarray, word: np.ndarray) -> np.ndarray:
-    """One entry of an equal-probability table (int64[m]) for each word."""
-    return table[below(word, len(table))]
-
-
 def hash_ids(base: np.uint64, ids: np.ndarray, parts: int) -> np.ndarray:
     """Keyed blake2b of each int64 id, reduced to [0, parts): which rank or namespace a session goes to."""
     if parts == 1:

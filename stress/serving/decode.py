@@ -61,7 +61,8 @@ class Decode:
         self.state.decode_turn += 1
         self.state.set_now(self.state.now_us + self.state.timing.step_us)
         self.state.poll()
-        self._decode_results(live, turn)
+        if not self._decode_results(live, turn):
+            self.state.engine.end_step()
         for request, _ in live:
             if request.rid in self.state.decoding:
                 self._schedule(request)
@@ -79,7 +80,6 @@ class Decode:
             del self.state.decoding[victim.rid]
             if self.state.is_idle():
                 self.state.engine.retract(victim.rid)
-                victim.epoch += 1
                 self.state.give_up(
                     victim, f"has no room to decode beyond {victim.allocated} tokens on an idle rank"
                 )
@@ -92,14 +92,15 @@ class Decode:
             committed = request.target + request.synced
             request.allocated = -(-(committed + ahead) // page_size) * page_size
 
-    def _decode_results(self, live: list[tuple[LiveRequest, Due]], turn: int) -> None:
+    def _decode_results(self, live: list[tuple[LiveRequest, Due]], turn: int) -> bool:
+        """Ends what ends in this step's results; False if nothing does and no free group was opened."""
         ending = [
             (request, what)
             for request, what in live
             if request.rid in self.state.decoding and turn + 1 - request.turn_zero >= min(what.end, what.cut)
         ]
         if not ending:
-            return
+            return False
         self.state.engine.results_begin()
         self.state.sync([request for request, _ in ending], turn + 1)
         for request, what in ending:
@@ -108,3 +109,4 @@ class Decode:
             else:
                 self.state.finish(request)
         self.state.engine.results_end()
+        return True

@@ -56,7 +56,7 @@ class Prefill:
         if request.plan.cancel != CANCEL_QUEUE or request.rid % 2:
             return False
         self.state.waiting.popleft()
-        self.state._end(request, "cancelled")
+        self.state.end(request, "cancelled")
         return True
 
     def _admit(self, request: LiveRequest, batch: Batch) -> bool:

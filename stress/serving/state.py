@@ -100,17 +100,17 @@ class ServingState:
 
     def finish(self, request: LiveRequest) -> None:
         self.engine.finish(request.rid)
-        self._end(request, "finished")
+        self.end(request, "finished")
 
     def abort(self, request: LiveRequest) -> None:
         self.engine.abort(request.rid)
-        self._end(request, "cancelled")
+        self.end(request, "cancelled")
 
     def give_up(self, request: LiveRequest, why: str) -> None:
         self.on_stuck(request.rid, why)
-        self._end(request, "stuck")
+        self.end(request, "stuck")
 
-    def _end(self, request: LiveRequest, how: str) -> None:
+    def end(self, request: LiveRequest, how: str) -> None:
         self.counts[how] += 1
         if how == "cancelled":
             self.marks["cancelled"] += 1

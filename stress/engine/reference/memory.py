@@ -76,6 +76,10 @@ class Memory:
         self.step = ""
         if out is None:
             return False
+        if not int((end_new - first_new).sum()):
+            for row, end in targets:
+                row.allocated = end
+            return True
         # Where in `out` each new page starts: its first position less the prefix, behind the rows before it.
         before = np.cumsum(upto - prefix) - (upto - prefix)
         starts = [
@@ -103,7 +107,7 @@ class Memory:
             else -1
             for row, _ in targets
         ]
-        return torch.tensor(last, dtype=torch.int64, device=self.allocator.device)
+        return torch.tensor(last, dtype=torch.int64).to(self.allocator.device, non_blocking=True)
 
     # Room
 
