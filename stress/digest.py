@@ -1,7 +1,7 @@
 """A rank's decisions folded into one hash: the same on every launcher and device, another one for another seed.
 
-Folded are operations (number, kind, virtual time, rows), what the engine answered, and the pools' counts at each
-flush. Page ids are not: engines may number their pages differently and still decide alike.
+Folded are operations (number, kind, virtual time, rows) and what the engine answered, with the pools' free pages at
+each flush. Page ids are not: engines may number their pages differently and still decide alike.
 """
 
 from __future__ import annotations
@@ -21,24 +21,16 @@ class Digest:
         self._hash = blake2b(digest_size=16)
         self._words = array("q")
 
-    def operation(self, operation: Operation, result) -> None:
-        """`result`: None, a bool, an int, or a tuple of ints."""
+    def operation(self, operation: Operation) -> None:
         words = self._words
+        answer = operation.answer or ()
         words.extend((operation.number, _CODES[operation.kind], operation.at_us, len(operation.rows)))
         for row in operation.rows:
             words.extend(row)
-        if result is None:
-            words.append(-1)
-        elif isinstance(result, tuple):
-            words.extend(result)
-        else:
-            words.append(int(result))
+        words.append(len(answer))
+        words.extend(answer)
         if len(words) > _BLOCK_WORDS:
             self._fold()
-
-    def counts(self, counts: dict[str, tuple[int, int, int, int]]) -> None:
-        for pool in counts.values():
-            self._words.extend(pool)
 
     def _fold(self) -> None:
         block, self._words = self._words, array("q")

@@ -37,12 +37,17 @@ Rows = tuple[tuple[int, int], ...]
 
 
 class Operation(NamedTuple):
-    """One operation. `number` counts from 1 within its rank; `at_us` is virtual time."""
+    """One operation. `number` counts from 1 within its rank; `at_us` is virtual time.
+
+    `answer` is what the engine said: tokens that came from the cache and from the linker (admit; empty: refused), 1 or
+    0 (extend, reserve), completions (poll), free pages by pool (results_end, drain). None: it has not answered.
+    """
 
     number: int
     kind: Kind
     at_us: int
     rows: Rows
+    answer: tuple[int, ...] | None = None
 
     def describe(self) -> str:
         """`checkpoint of request 4`, for histories and messages."""

@@ -30,6 +30,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     op: Kind
     t: int
     rows: tuple[tuple[int, int], ...] = ()
+    a: tuple[int, ...] | None = None
 
 
 class OperationFileError(ValueError):
@@ -50,10 +51,7 @@ class OperationFile:
         self._put(msgspec.json.encode(header) + b"\n")
 
     def write(self, operations: Iterable[Operation]) -> None:
-        lines = [
-            msgspec.json.encode(_Line(operation.number, operation.kind, operation.at_us, operation.rows))
-            for operation in operations
-        ]
+        lines = [msgspec.json.encode(_Line(*operation)) for operation in operations]
         if lines:
             self._put(b"\n".join(lines) + b"\n")
 
@@ -76,7 +74,7 @@ def read_operations(path: Path) -> tuple[Header, list[Operation]]:
     try:
         header = msgspec.json.decode(next(lines, b""), type=Header)
         operations = [
-            Operation(line.n, line.op, line.t, line.rows)
+            Operation(line.n, line.op, line.t, line.rows, line.a)
             for line in (msgspec.json.decode(line, type=_Line) for line in lines)
         ]
     except msgspec.MsgspecError as error:

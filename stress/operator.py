@@ -23,6 +23,8 @@ SWEEP_OPERATIONS = {2: 1000, 3: 1}
 NEVER = 1 << 62
 # Where upstream's assertion fires at the very end of the verb.
 _COUNTABLE = frozenset({Kind.RESULTS_END, Kind.EVICT_WINDOWS})
+# After these the pools are at rest: their free pages are the answer.
+_COUNTED = frozenset({Kind.RESULTS_END, Kind.DRAIN})
 
 
 class TargetFailed(Exception):
@@ -30,13 +32,15 @@ class TargetFailed(Exception):
 
 
 class Operator:
-    """`probe`: stress.probe.Probe, or None at `level` 0. `record` gets every operation before it runs."""
+    """`probe`: stress.probe.Probe, or None at `level` 0. `record` gets every operation once it has run; `before` is
+    called ahead of each one and may end the work by raising."""
 
     def __init__(
         self,
         engine: Engine,
         probe,
         record: Callable[[Operation], None],
+        before: Callable[[], None],
         *,
         level: int,
         count_asserts: bool,
@@ -44,6 +48,7 @@ class Operator:
         self._engine = engine
         self._probe = probe
         self._record = record
+        self._before = before
         self._count_asserts = count_asserts
         self._sweep_operations = SWEEP_OPERATIONS.get(level, NEVER)
         self._next_sweep = self._sweep_operations
@@ -70,22 +75,33 @@ class Operator:
         self._engine.open(spec)
 
     def _issue(self, kind: Kind, rows: Rows, verb: Callable, *arguments):
+        self._before()
         self.number += 1
         operation = Operation(self.number, kind, self._engine.now_us, rows)
-        self._record(operation)
-        if self._probe is None:
-            result = self._run(operation, verb, arguments)
-        else:
+        answer = None
+        if self._probe is not None:
             self._probe.begin(operation)
-            try:
-                result = self._run(operation, verb, arguments)
-            finally:
+        try:
+            result = self._run(operation, verb, arguments)
+            answer = self._answer(kind, result)
+        finally:
+            # What raised is recorded too, and what was seen before it raised is checked.
+            self._record(operation._replace(answer=answer))
+            if self._probe is not None:
                 self._probe.end()
-            if self.number >= self._next_sweep and not self._in_results:
-                self._next_sweep = self.number + self._sweep_operations
-                self._probe.sweep()
-        self.digest.operation(operation, result)
+        if self._probe is not None and self.number >= self._next_sweep and not self._in_results:
+            self._next_sweep = self.number + self._sweep_operations
+            self._probe.sweep()
+        self.digest.operation(operation._replace(answer=answer))
         return result
+
+    def _answer(self, kind: Kind, result) -> tuple[int, ...]:
+        """What the engine said, as integers; see Operation."""
+        if kind in _COUNTED:
+            return tuple(counts[1] for counts in self._engine.counts().values())
+        if kind is Kind.ADMIT:
+            return () if result is None else (result.cached, result.loaded)
+        return () if result is None else (int(result),)
 
     def _run(self, operation: Operation, verb: Callable, arguments: tuple):
         try:
@@ -130,7 +146,6 @@ class Operator:
     def results_end(self) -> None:
         self._in_results = False
         self._issue(Kind.RESULTS_END, (), self._engine.results_end)
-        self.digest.counts(self._engine.counts())
 
     def checkpoint(self, rid: int) -> None:
         self._issue(Kind.CHECKPOINT, ((rid, 0),), self._engine.checkpoint, rid)
@@ -156,7 +171,6 @@ class Operator:
 
     def drain(self) -> None:
         self._issue(Kind.DRAIN, (), self._engine.drain)
-        self.digest.counts(self._engine.counts())
         if self._probe is not None:
             self._probe.quiesce()
             self.settle()

@@ -17,7 +17,6 @@ from stress.check.shadow import Ledger
 from stress.config import Config
 from stress.engine.contract import Engine, RequestSpec, Warm
 from stress.engine.targets import build_engine
-from stress.operation import Operation
 from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
 from stress.recorder import Recorder
@@ -75,7 +74,8 @@ class Rank:
         self.operator = Operator(
             engine,
             self.probe,
-            self._record,
+            self.recorder.record,
+            self._stop_if_asked,
             level=config.check.level,
             count_asserts=config.check.on_assert == "count",
         )
@@ -142,10 +142,9 @@ class Rank:
 
     # Evidence
 
-    def _record(self, operation: Operation) -> None:
+    def _stop_if_asked(self) -> None:
         if self.stopped:
             raise StopOnFinding
-        self.recorder.record(operation)
 
     def _found(self, finding: Finding) -> None:
         self.emit(FindingLine(finding=finding))

@@ -13,7 +13,7 @@ from stress.operation import Operation
 from stress.result import Emit, OperationBlock
 
 BLOCK_OPERATIONS = 512
-RING_OPERATIONS = 20_000
+RING_OPERATIONS = 65_536
 
 
 class Recorder:
@@ -24,7 +24,7 @@ class Recorder:
         self._off = mode == "none"
 
     def record(self, operation: Operation) -> None:
-        """Keeps one operation, before it runs."""
+        """Keeps one operation, with its answer."""
         if self._off:
             return
         self._kept.append(operation)

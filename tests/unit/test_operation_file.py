@@ -11,7 +11,7 @@ HEADER = Header(schema=1, arm="patched", rank=3, seed=7)
 
 
 def some(count: int) -> list[Operation]:
-    return [Operation(n, Kind.COMMIT, n * 1000, ((n, 3), (n + 1, 4))) for n in range(1, count + 1)]
+    return [Operation(n, Kind.COMMIT, n * 1000, ((n, 3), (n + 1, 4)), (n,)) for n in range(1, count + 1)]
 
 
 def test_round_trip(tmp_path):
