@@ -32,6 +32,7 @@ def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None 
     console.print(_ranks(document))
     for arm, entry in document["arms"].items():
         _print_first_finding(console, arm, entry)
+    _print_divergence(console, document.get("divergence"))
     _print_verdict(console, document)
     console.print(f"run directory  {run_dir}", overflow="ignore", no_wrap=True, crop=False)
 
@@ -77,6 +78,16 @@ def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> N
         console.print()
         console.print(f"first error of {arm}: rank {erring[0]['rank']}, operation {error['operation']}")
         _print_wrapped(console, f"{error['kind']}: {error['message']}", 2)
+
+
+def _print_divergence(console: Console, divergence: dict[str, Any] | None) -> None:
+    """Where the two arms of a run stopped deciding alike."""
+    if not divergence:
+        return
+    console.print()
+    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}")
+    for arm, did in divergence["arms"].items():
+        _print_wrapped(console, f"{arm}: {did}", 2)
 
 
 def _print_verdict(console: Console, document: dict[str, Any]) -> None:

@@ -106,6 +106,23 @@ def plan_requests(config: Config) -> int:
     return plan.n
 
 
+def _divergence(config: Config, arms: list[str], run_dir: Path) -> dict[str, Any] | None:
+    """Where the run's two arms part, as far as their recorded operations tell."""
+    from stress.divergence import divergence_of
+    from stress.operation_file import OperationFileError, operations_path, read_operations
+
+    if len(arms) != 2:
+        return None
+    recorded = {}
+    for arm in arms:
+        for rank in range(config.layout.ranks):
+            try:
+                recorded[arm, rank] = read_operations(operations_path(run_dir, arm, rank))[1]
+            except OperationFileError:
+                continue  # nothing was recorded, or the rank was lost before it was
+    return divergence_of(arms[0], arms[1], recorded, config.layout.ranks)
+
+
 def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
     """The folder of each arm that names a real engine, fetched where it is not there yet.
 
@@ -164,7 +181,14 @@ def _execute_once(
         click.echo(f"kvstress: {ended_early}", err=True)
     finally:
         launcher.close()
-    document = make_verdict(config, results, arms=arms, launcher=options.launcher, ended_early=ended_early)
+    document = make_verdict(
+        config,
+        results,
+        arms=arms,
+        launcher=options.launcher,
+        ended_early=ended_early,
+        divergence=_divergence(config, arms, run.path),
+    )
     if finish is not None:
         finish(document)
     devices = [result.device for result in next(iter(results.values()), [])]
