@@ -8,6 +8,7 @@ ConfigError of one line that names the file or the override, the key's path and 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,14 @@ __all__ = [
     "Record",
     "Serving",
     "Workload",
+    "blame",
     "config_names",
     "from_dict",
     "load_config",
 ]
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NAMED_KEY = re.compile(r"\b[a-z_]+\.[a-z_]+(?:\.[a-z_]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 _BARE_WORD = re.compile(r"[^\s\"'\[\]{}#,][^\n\"'\[\]{}#]*\Z")
 
@@ -72,21 +76,42 @@ def load_config(name_or_path: str, overrides: list[str] | None = None, seed: int
     """
     source, text = _read(name_or_path)
     try:
-        data = msgspec.toml.decode(text)
+        data = msgspec.toml.decode(text.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: not TOML: {' '.join(str(error).split())}; correct that line") from None
-    overridden = [_override(data, override) for override in overrides or []]
+    except RecursionError:
+        raise ConfigError(f"{source}: its values are nested too deeply; write them flat") from None
+    given = [_override(data, override) for override in overrides or []]
     if seed is not None:
         data["seed"] = seed
-        overridden.append(("seed", f"--seed {seed}"))
+        given.append(("seed", f"--seed {seed}"))
     if "name" not in data:
         data["name"] = Path(source).stem
     try:
-        return check_config(from_dict(data))
+        config = from_dict(data)
     except ConfigError as error:
-        path = str(error).partition(": ")[0]
-        told = [how for key, how in overridden if _within(path, key) or _within(key, path)]
-        raise ConfigError(f"{told[-1] if told else source}: {error}") from None
+        raise ConfigError(f"{_blamed(str(error), given, alone=True) or source}: {error}") from None
+    try:
+        return check_config(config)
+    except ConfigError as error:
+        raise ConfigError(f"{_blamed(str(error), given) or source}: {error}") from None
+
+
+def blame(message: str, overrides: Iterable[str]) -> str:
+    """`message`, which names keys, with the overrides in front that set one of them."""
+    given = [(override.partition("=")[0].strip(), _how(override)) for override in overrides]
+    blamed = _blamed(message, given)
+    return f"{blamed}: {message}" if blamed else message
+
+
+def _blamed(message: str, given: list[tuple[str, str]], *, alone: bool = False) -> str:
+    """The overrides that set the key at the head of a message or, unless `alone`, any other that it names."""
+    path = message.partition(": ")[0]
+    named = {path} if alone else {path, *_NAMED_KEY.findall(message)}
+    last = dict(given)  # of two that set one key, the later counts
+    return ", ".join(
+        how for key, how in last.items() if any(_within(name, key) or _within(key, name) for name in named)
+    )
 
 
 def _within(path: str, table: str) -> bool:
@@ -103,15 +128,23 @@ def _read(name_or_path: str) -> tuple[str, bytes]:
                 f"config {name_or_path!r}: no such name; choose {names}, or give a path FILE.toml"
             )
         return f"{name_or_path}.toml", (resources.files("configs") / f"{name_or_path}.toml").read_bytes()
+    path = Path(name_or_path)
     try:
-        return name_or_path, Path(name_or_path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{name_or_path}: {error.strerror}; name a readable TOML file") from None
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OSError(0, "is no regular file")
+        return name_or_path, path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{name_or_path}: {why}; name a readable TOML file") from None
+
+
+def _how(override: str) -> str:
+    return f"--set {' '.join(override.split())}"
 
 
 def _override(data: dict[str, Any], override: str) -> tuple[str, str]:
     """Sets one value in the tables. Returns the key's path and how a message calls the override."""
-    how = f"--set {' '.join(override.split())}"
+    how = _how(override)
     key, equals, text = override.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not _KEY.match(key) or not text:
@@ -132,6 +165,8 @@ def _value(text: str, how: str) -> Any:
         data = msgspec.toml.decode(f"value = {text}")
         if list(data) == ["value"]:
             return data["value"]
+    except RecursionError:
+        raise ConfigError(f"{how[:80]}...: the value is nested too deeply; write it flat") from None
     except msgspec.DecodeError:
         if _BARE_WORD.match(text):
             return text

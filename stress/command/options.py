@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from stress.config import Config, ConfigError, load_config
-from stress.config_checks import SEED_MAX
+from stress.config_limits import SEED_MAX
 from stress.launch.contract import LAUNCHERS
 
 _OPTIONS = (

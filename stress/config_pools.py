@@ -1,0 +1,58 @@
+"""How many pages a pool must have so that one request alone always goes on, on a rank that is idle otherwise.
+
+Below these numbers a request would be given up as stuck, which says nothing about an allocator, so such a run
+is refused before any rank starts: by the SWA pool when the configuration is read, by the FULL pool when the
+workload is planned and its longest request is known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.config_schema import Config, ConfigError, Pool, Serving
+
+# Decoding gives pages back when so many tokens have slid out of the window (SGLANG_SWA_EVICTION_INTERVAL).
+EVICTION_INTERVAL_TOKENS = 128
+
+
+def swa_pages_needed(pool: Pool, serving: Serving) -> int:
+    """SWA pages with which a request's prefill and decoding find room.
+
+        | locked in the cache | restored window | next chunk |          while the prompt is prefilled
+        | locked in the cache | private, up to the last slot reserved | while it decodes
+
+    `decoded` bounds what decoding keeps between two releases of its window: a release waits until the interval
+    has slid out and a whole page besides the window, and a step adds its drafts before it gives anything back.
+    A lock holds whole cached nodes until they cover the window; the last may be as long as `decoded`.
+    """
+    page, window = pool.page_size, -(-pool.window_tokens // pool.page_size)
+    tokens = max(EVICTION_INTERVAL_TOKENS + pool.window_tokens, page + window * page)
+    decoded = -(-(tokens + (3 * serving.draft_tokens or 2)) // page)  # without drafts one comes, one is ahead
+    locked = window - 1 + decoded
+    chunk = -(-serving.chunk_tokens // page)
+    return locked + max(window + chunk, decoded + 1)
+
+
+def full_pages_needed(
+    pool: Pool, serving: Serving, prompt: np.ndarray | int, output: np.ndarray | int
+) -> np.ndarray | int:
+    """FULL pages with which requests of `prompt` + `output` tokens are admitted and can decode to their end.
+
+    Admission keeps 0.3 x output back in whole pages, also when a request that was retracted comes again with
+    what it has produced.
+    """
+    page = pool.page_size
+    decoding = -(-(prompt + output + (2 * serving.draft_tokens or 1)) // page) + 1
+    admission = -(-(prompt + output) // page) - (-3 * output // (10 * page))
+    return np.maximum(decoding, admission)
+
+
+def check_full_pool(config: Config, prompt: np.ndarray, output: np.ndarray) -> None:
+    """Raises ConfigError where a planned request, int64[requests] tokens each, can never run."""
+    pages = full_pages_needed(config.pool, config.serving, prompt, output)
+    longest = int(np.argmax(pages))
+    if pages[longest] > config.pool.full_pages:
+        raise ConfigError(
+            f"pool.full_pages: {config.pool.full_pages} pages can't hold the longest request of the workload, "
+            f"{prompt[longest]} + {output[longest]} tokens; give at least {pages[longest]}"
+        )

@@ -1,0 +1,53 @@
+"""The smallest pools that are taken: they are the ones that the message names, and they do for what is derived."""
+
+import numpy as np
+import pytest
+
+from stress.config import ConfigError, load_config
+from stress.config_pools import EVICTION_INTERVAL_TOKENS, check_full_pool, full_pages_needed, swa_pages_needed
+
+
+@pytest.mark.parametrize(
+    ("overrides", "pages"),
+    [
+        ([], 68),  # decoded 3, locked 3, window 1 and chunk 64
+        # decoded 5, locked 6, window 2 and chunk 16
+        (["pool.page_size=64", "serving.chunk_tokens=1024"], 24),
+        (["pool.page_size=1", "serving.chunk_tokens=1"], 664),  # decoded 268, locked 395, decoding decides
+        (["pool.window_tokens=1000", "serving.draft_tokens=0"], 77),  # decoded 6, locked 9, window 4
+    ],
+)
+def test_the_smallest_swa_pool_that_is_taken_is_the_one_that_is_named(overrides, pages):
+    config = load_config("seed", [*overrides, "pool.swa_pages=100000"])
+    assert swa_pages_needed(config.pool, config.serving) == pages
+    assert load_config("seed", [*overrides, f"pool.swa_pages={pages}"]).pool.swa_pages == pages
+    with pytest.raises(ConfigError, match=f"give at least {pages}, or a smaller serving.chunk_tokens"):
+        load_config("seed", [*overrides, f"pool.swa_pages={pages - 1}"])
+
+
+def test_the_longest_request_decides_on_the_full_pool():
+    config = load_config("smoke", ["pool.full_pages=85"])
+    prompt, output = np.array([100, 5317, 5200]), np.array([10, 40, 2])
+    # 5317 + 40 + 8 tokens are 84 pages of 64, and one for a chunk that goes over an edge
+    assert full_pages_needed(config.pool, config.serving, 5317, 40) == 85
+    check_full_pool(config, prompt, output)
+    small = load_config("smoke", ["pool.full_pages=84"])
+    with pytest.raises(ConfigError) as refused:
+        check_full_pool(small, prompt, output)
+    assert str(refused.value) == (
+        "pool.full_pages: 84 pages can't hold the longest request of the workload, 5317 + 40 tokens; "
+        "give at least 85"
+    )
+
+
+def test_admission_keeps_three_tenths_of_the_output_back():
+    config = load_config("smoke")
+    # 1600 tokens are 25 pages; 0.3 x 1000 tokens are 300, 5 pages
+    assert full_pages_needed(config.pool, config.serving, 600, 1000) == 30
+
+
+def test_the_eviction_interval_is_the_engines():
+    """Written down twice, so that a configuration is read without torch."""
+    from stress.engine.reference.publish import EVICTION_INTERVAL_TOKENS as of_the_engine
+
+    assert of_the_engine == EVICTION_INTERVAL_TOKENS

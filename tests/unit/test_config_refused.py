@@ -1,0 +1,187 @@
+"""What a configuration is refused for: one line that names the file or the override, the key and the cure."""
+
+import os
+
+import pytest
+
+from stress.config import ConfigError, blame, from_dict, load_config
+
+REFUSED = [
+    ("nonsense", "--set table.key=value"),
+    ("=3", "--set table.key=value"),
+    ("pool.page_size=", "--set table.key=value"),
+    ("pool..page_size=3", "--set table.key=value"),
+    ("pool.page_size=[1", "not TOML"),
+    ("pool.page_size=1\nseed=2", "not TOML"),
+    ("pool.page_sise=64", "did you mean pool.page_size?"),
+    ("pol.page_size=64", "did you mean pool?"),
+    ("arms.patched.relase=unpatched", "did you mean arms.patched.release?"),
+    ("pool=3", "expected a table"),
+    ("name.x=3", "is a value, not a table"),
+    ("seed.x=3", "is a value, not a table"),
+    ("pool.page_size=x", "Expected `int`, got `str`"),
+    ("workload.requests=true", "Expected `int`, got `bool`"),
+    ("workload.loop=half", "choose closed or open"),
+    ("workload.on_bad_row=ignore", "choose fail or skip"),
+    ("linker.store=disk", "choose memory or shared"),
+    ("check.on_assert=wait", "choose stop or count"),
+    ("record.operations=some", "choose none or ring or all"),
+    ("layout.device=tpu", "choose auto or cpu or cuda"),
+    ("arms.patched.expect=maybe", "choose pass or fail"),
+    ("name=a/b", "can't name a folder"),
+    ("seed=-1", "give 0 or more"),
+    ("seed=9223372036854775808", "give 9223372036854775807 or less"),
+    ("layout.tp_size=0", "give 1 or more"),
+    ("layout.dp_size=0", "give 1 or more"),
+    ("layout.dp_size=3", "layout.tp_size = 8, attention TP groups would be uneven; give one of 1, 2, 4, 8"),
+    ("layout.tp_size=4097", "give 4096 or less"),
+    ("layout.tp_size=5", "give one of 1, 5"),
+    ("layout.exchange_ms=-1", "give 0 or more"),
+    ("layout.exchange_ms=1000000000001", "give 1000000000000 or less"),
+    ("pool.page_size=0", "give 1 or more"),
+    ("pool.window_tokens=0", "give 1 or more"),
+    ("pool.page_size=65537", "give 65536 or less"),
+    ("pool.full_pages=0", "give 1 or more"),
+    ("pool.full_pages=2147483649", "give 2147483648 or less"),
+    ("pool.swa_pages=67", "give at least 68"),
+    ("pool.window_tokens=2147483649", "give 2147483648 or less"),
+    ("workload.requests=0", "give 1 or more"),
+    ("workload.concurrency=0", "give 1 or more"),
+    ("workload.namespaces=0", "give 1 or more"),
+    ("workload.duration_s=0", "give 0.000001 or more"),
+    ("workload.speed=0", "give 0.001 or more"),
+    ("workload.speed=nan", "is no number; give 0.001 to 1000000"),
+    ("workload.speed=inf", "give 1000000 or less"),
+    ("workload.requests=10000001", "give 10000000 or less"),
+    ("workload.concurrency=10000001", "give 10000000 or less"),
+    ("workload.namespaces=10000001", "give 10000000 or less"),
+    ("workload.idle_cap_s=-1", "give 0 or more"),
+    ("workload.start_within=[0.5, 0.2]", "give 0 <= first <= last <= 1"),
+    ("workload.start_within=[0.5, 1.2]", "give 0 <= first <= last <= 1"),
+    ("workload.start_within=[nan, 1]", "give 0 <= first <= last <= 1"),
+    ("workload.start_within=[0.5]", "array"),
+    ("workload.cancel_rate=1.5", "give 1 or less"),
+    ("workload.cancel_rate=-0.5", "give 0 or more"),
+    ("workload.trace=generated:poetry", "choose generated:agentic, generated:agentic-small"),
+    ("workload.trace=/nowhere/trace.jsonl", "name a trace file"),
+    ("workload.trace=/", "is a directory"),
+    ('workload.trace=""', "the name is empty"),
+    ("workload.trace=/dev/null", "is no regular file"),
+    (f"workload.trace=/{'a' * 300}", "File name too long"),
+    (f"arms.{'a' * 65}.target=reference", "use up to 64 letters"),
+    ("serving.chunk_tokens=0", "give 1 or more"),
+    ("serving.chunk_tokens=255", "255 is less than a page of 256 tokens (pool.page_size); give 256 or more"),
+    ("serving.chunk_tokens=2147483649", "give 2147483648 or less"),
+    ("serving.max_running=0", "give 1 or more"),
+    ("serving.max_running=100001", "give 100000 or less"),
+    ("serving.draft_tokens=-1", "give 0 or more"),
+    ("serving.draft_tokens=1025", "give 1024 or less"),
+    ("serving.accept_mean=0.5", "give 1 or more"),
+    ("serving.step_base_ms=0", "give 0.001 or more"),
+    ("serving.step_base_ms=1e10", "give 1000000000 or less"),
+    ("serving.prefill_tokens_per_s=-5", "give 1 or more"),
+    ("serving.prefill_tokens_per_s=1e13", "give 1000000000000 or less"),
+    ("linker.delay_ms=-1", "give 0 or more"),
+    ("linker.delay_ms=1e10", "give 1000000000 or less"),
+    ('linker.faults=[{kind="late"}]', "no transfer fault yet"),
+    ('linker.faults=[{kid="late"}]', "did you mean linker.faults[0].kind?"),
+    ("check.level=4", "give 3 or less"),
+    ("check.level=-1", "give 0 or more"),
+    ("arms.mode=parallel", 'write mode = "sequence"'),
+    ("arms.patched.target=vllm==0.5", "sglang==VERSION"),
+    ("arms.patched.release=best", "choose unpatched, filter-per-call or filter-per-group"),
+    ("arms.patched.fault=F01", "no named fault exists yet"),
+    ("arms.third.release=unpatched", "missing required field `target`"),
+]
+
+
+@pytest.mark.parametrize(("override", "cure"), REFUSED)
+def test_a_wrong_override_is_refused_in_one_line_with_its_cure(override, cure):
+    with pytest.raises(ConfigError) as refused:
+        load_config("seed", [override])
+    message = str(refused.value)
+    assert cure in message
+    assert message.startswith(f"--set {' '.join(override.split())}: ")
+    assert "\n" not in message
+
+
+def test_a_new_arm_needs_its_release():
+    with pytest.raises(ConfigError, match=r"arms\.third\.release: missing; choose unpatched"):
+        load_config("seed", ["arms.third.target=reference"])
+
+
+def test_a_file_is_named_with_the_key_that_is_wrong(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[pool]\npage_size = "big"\n[arms.a]\ntarget = "reference"\nrelease = "unpatched"\n')
+    with pytest.raises(ConfigError, match=r"mine.toml: pool.page_size: Expected `int`, got `str`"):
+        load_config(str(path))
+    path.write_text("[pool\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml: not TOML"):
+        load_config(str(path))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"mine\.toml: not TOML"):
+        load_config(str(path))
+    path.write_text("")
+    with pytest.raises(ConfigError, match="arms: there is none"):
+        load_config(str(path))
+    with pytest.raises(ConfigError, match="name a readable TOML file"):
+        load_config(str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match=r"choose seed, sglang-seed, smoke, or give a path FILE\.toml"):
+        load_config("nothing")
+
+
+@pytest.mark.parametrize("arms", [3, [], {"a": 3}, {"mode": {}}, {"mode": "sequence", "a": {"target": 3}}])
+def test_a_misshapen_arms_table_is_refused(arms):
+    with pytest.raises(ConfigError, match="arms"):
+        from_dict({"name": "x", "arms": arms})
+
+
+def test_a_required_mark_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match=r"check.require: 'retract' is no mark; did you mean 'retracted'\?"):
+        load_config("smoke", ['check.require=["retract"]'])
+
+
+def test_every_override_that_a_broken_rule_is_about_is_named():
+    with pytest.raises(ConfigError) as refused:
+        load_config("seed", ["pool.page_size=64", "seed=3", "pool.page_size=512", "serving.chunk_tokens=100"])
+    assert str(refused.value).startswith(
+        "--set pool.page_size=512, --set serving.chunk_tokens=100: serving.chunk_tokens: 100 is less than"
+    )
+    with pytest.raises(ConfigError, match=r"^--set layout\.tp_size=12: layout\.dp_size: 8 does not divide"):
+        load_config("seed", ["layout.tp_size=12"])
+    with pytest.raises(ConfigError, match=r"^--set pool\.page_sise=3: pool\.page_sise: unknown key"):
+        load_config("seed", ["pool.page_size=64", "pool.page_sise=3"])
+
+
+def test_a_later_refusal_is_laid_on_the_overrides_that_it_is_about():
+    told = blame("pool.full_pages: 3 pages; give 9", ["pool.full_pages=3", "seed=1"])
+    assert told == "--set pool.full_pages=3: pool.full_pages: 3 pages; give 9"
+    assert blame("pool.full_pages: 3 pages; give 9", ["seed=1"]) == "pool.full_pages: 3 pages; give 9"
+
+
+def test_deep_nesting_is_one_line(tmp_path):
+    deep = "[" * 20_000 + "]" * 20_000
+    with pytest.raises(ConfigError, match="the value is nested too deeply") as refused:
+        load_config("seed", [f"pool.page_size={deep}"])
+    assert len(str(refused.value)) < 200
+    path = tmp_path / "deep.toml"
+    path.write_text(f"x = {deep}\n")
+    with pytest.raises(ConfigError, match=r"deep\.toml: its values are nested too deeply"):
+        load_config(str(path))
+
+
+def test_a_fifo_is_not_waited_for(tmp_path):
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)
+    with pytest.raises(ConfigError, match=r"fifo\.toml: is no regular file"):
+        load_config(str(fifo))
+    with pytest.raises(ConfigError, match=r"workload\.trace: .*fifo\.toml: is no regular file"):
+        load_config("smoke", [f"workload.trace={fifo}"])
+
+
+def test_the_folder_is_named_for_a_relative_path_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"none.jsonl: no such file under {tmp_path};"):
+        load_config("smoke", ["workload.trace=none.jsonl"])
+    with pytest.raises(ConfigError, match=r"trace: /none\.jsonl: no such file;"):
+        load_config("smoke", ["workload.trace=/none.jsonl"])
