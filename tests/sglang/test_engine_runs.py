@@ -1,0 +1,104 @@
+"""Whole runs on real SGLang: shipped releases are clean, the screens' absence is found, also where nothing asserts.
+
+Each arm's ranks are processes of their own, since a process imports one tree. Trees are fetched once into the cache.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from stress.cli import main
+from stress.target import TargetUnavailable, add_target
+
+MISSING = [name for name in ("triton", "pydantic", "packaging") if importlib.util.find_spec(name) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (kvstress[sglang])"),
+]
+NO_CURSOR = "sglang==0.5.23+no-cursor"
+
+
+@pytest.fixture()
+def run(capsys, tmp_path):
+    """Runs `smoke` with the arms' targets and overrides; gives the verdict document."""
+
+    def run_smoke(unpatched: str, patched: str | None, *overrides: str, config: str = "smoke"):
+        targets = {"unpatched": unpatched, "patched": patched}
+        arguments = ["run", config, "--launcher", "local", "--json", "--out", str(tmp_path / "run")]
+        for arm, target in targets.items():
+            if target is not None:
+                try:
+                    add_target(target)
+                except TargetUnavailable as error:
+                    pytest.skip(str(error))
+                arguments += ["--arm", arm, "--set", f"arms.{arm}.target={target}"]
+        for override in overrides:
+            arguments += ["--set", override]
+        main(arguments)
+        return json.loads(capsys.readouterr().out)
+
+    return run_smoke
+
+
+def clean(arm: dict) -> bool:
+    totals = arm["totals"]
+    served = totals["requests_finished"] + totals["requests_cancelled"] == totals["requests_started"] > 0
+    return served and (totals["asserts"], totals["errors"], totals["findings"]) == (0, 0, 0)
+
+
+def test_without_the_cursor_page_0_comes_back_at_the_flush_and_shipped_is_clean(run):
+    document = run(NO_CURSOR, "sglang==0.5.23", "workload.requests=150")
+    for rank in document["arms"]["unpatched"]["ranks"]:
+        first = rank["first_finding"]
+        assert (first["rule"], first["pool"], first["page"]) == ("I1", "swa", 0)
+        assert first["noticed"] == rank["first_assert"]["operation"]
+        assert rank["first_assert"]["where"] == "free_group_end"
+        assert first["history"][0].endswith("(linker load)")
+        assert "free_swa_segment read no peer (checkpoint of request" in first["history"][1]
+    assert clean(document["arms"]["patched"])
+    assert document["divergence"]["operation"] <= 8
+
+
+def test_the_filter_alone_leaves_counts_that_exceed_the_pool_and_an_older_release_is_clean(run):
+    document = run(f"{NO_CURSOR}+filter", "sglang==0.5.20", "workload.requests=100")
+    for rank in document["arms"]["unpatched"]["ranks"]:
+        assert rank["status"] == "finished"
+        assert set(rank["findings"]) == {"I13"}
+        assert (rank["first_finding"]["rule"], rank["first_finding"]["pool"]) == ("I13", "swa")
+    assert clean(document["arms"]["patched"])
+
+
+def test_the_silent_case_on_real_code(run):
+    """Loads come back while the pool is loaded: padding returns and no assert, then padding has two owners."""
+    document = run(
+        NO_CURSOR,
+        None,
+        "linker.warm=false",
+        "pool.full_pages=400",
+        "pool.swa_pages=100",
+        "serving.max_running=32",
+        "workload.concurrency=60",
+    )
+    ranks = document["arms"]["unpatched"]["ranks"]
+    assert [rank["first_finding"]["rule"] for rank in ranks] == ["I1", "I1"]
+    silent = [rank for rank in ranks if rank["first_finding"]["noticed"] < rank["first_assert"]["operation"]]
+    assert silent
+    assert any(rank["findings"].get("I2") for rank in silent)
+
+
+def test_a_window_wider_than_a_page_in_a_ring_fails_in_0_5_22_and_not_in_0_5_23(capsys, tmp_path):
+    for version in ("0.5.22", "0.5.23"):
+        try:
+            add_target(f"sglang=={version}")
+        except TargetUnavailable as error:
+            pytest.skip(str(error))
+    main(
+        ["run", "sglang-ring", "--launcher", "local", "--json", "--out", str(tmp_path / "ring")]
+        + ["--set", "workload.requests=120"]
+    )
+    arms = json.loads(capsys.readouterr().out)["arms"]
+    assert [rank["first_assert"]["where"] for rank in arms["v0522"]["ranks"]] == ["checkpoint_into_tree"] * 2
+    assert clean(arms["v0523"])
