@@ -114,6 +114,7 @@ class Arm(_Table):
     target: str
     release: str | None = None
     fault: str | None = None
+    tree_core: Literal["python", "rust"] | None = None  # of a real SGLang; None: the release's own default
     expect: Literal["pass", "fail"] = "pass"
 
 

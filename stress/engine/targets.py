@@ -19,4 +19,4 @@ def build_engine(config, arm, device: str, warm: Warm | None, tree: str | None =
         return build_reference(config, arm, device, warm)
     from stress.engine.sglang.build import build_sglang
 
-    return build_sglang(config, Path(tree), device, warm)
+    return build_sglang(config, Path(tree), device, warm, arm.tree_core)
