@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from stress.operation import Kind, Operation
+from stress.record import append_whole
 
 SCHEMA = 1
 _GZIP = 16 + zlib.MAX_WBITS
@@ -42,7 +43,7 @@ def operations_path(run_dir: Path, arm: str, rank: int) -> Path:
 
 
 class OperationFile:
-    """Appends blocks of operations to a new file."""
+    """Appends blocks of operations to a new file. After an OSError it is closed and writes nothing more."""
 
     def __init__(self, path: Path, header: Header) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,12 +57,13 @@ class OperationFile:
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, block: bytes) -> None:
-        self._file.write(self._gzip.compress(block) + self._gzip.flush(zlib.Z_SYNC_FLUSH))
+        if not self._file.closed:
+            append_whole(self._file, self._gzip.compress(block) + self._gzip.flush(zlib.Z_SYNC_FLUSH))
 
     def close(self) -> None:
-        """Ends the gzip stream. Idempotent."""
+        """Ends the gzip stream. Idempotent. Raises OSError where its end can't be written, once."""
         if not self._file.closed:
-            self._file.write(self._gzip.flush(zlib.Z_FINISH))
+            append_whole(self._file, self._gzip.flush(zlib.Z_FINISH))
             self._file.close()
 
 

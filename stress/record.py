@@ -2,15 +2,16 @@
 
 A rank appends one JSON line an event to its own file and flushes it at once; no two processes write one
 file. The coordinator follows the files while they grow, and reads a lost rank's last words from them: a last
-line that was cut by a kill is left unread. `manifest.json` is written before the ranks start, `verdict.json`
-after they ended, both by rename, so that neither is ever seen half. A directory that holds anything is never
-written into. Wall time appears here (names, manifest) and nowhere in the core.
+line that was cut by a kill is left unread. `manifest.json` is written before the ranks start; so is
+`verdict.json`, unknown until the run's end replaces it; both by rename, so that neither is ever seen half. A
+directory that holds anything is never written into. Wall time appears here and nowhere in the core.
 """
 
 from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,25 @@ class RunDirectoryError(ValueError):
     """The run directory cannot be used. One line: what, where, the cure."""
 
 
+class RunWriteError(RuntimeError):
+    """The run directory cannot be written any more: the machine's lack, not the user's. One line with the cure."""
+
+
+def append_whole(file: FileIO, block: bytes) -> None:
+    """Writes all of `block` to an unbuffered file.
+
+    A full disk takes the part that fits and says nothing until the next write. Closes the file before it
+    raises OSError, so that nothing is ever written behind a line that was cut.
+    """
+    rest = memoryview(block)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError:
+        file.close()
+        raise
+
+
 def rank_path(run_dir: Path, arm: str, rank: int) -> Path:
     """`ranks/<arm>-<rank>.jsonl` below `run_dir`."""
     return run_dir / "ranks" / f"{arm}-{rank}.jsonl"
@@ -51,9 +71,9 @@ class RankFile:
         self._file = path.open("ab", buffering=0)
 
     def write(self, line: RankLine) -> None:
-        """Appends one event. Does nothing after `close`."""
+        """Appends one event. Does nothing after `close`, and after it has raised OSError."""
         if not self._file.closed:
-            self._file.write(msgspec.json.encode(line) + b"\n")
+            append_whole(self._file, msgspec.json.encode(line) + b"\n")
 
     def close(self) -> None:
         self._file.close()
@@ -80,13 +100,20 @@ class RankTail:
         self._offset = 0
 
     def read(self) -> RankTail:
-        """Takes in all whole lines written since the last call; returns itself."""
+        """Takes in all whole lines written since the last call; returns itself.
+
+        Raises RunDirectoryError for a file that is there, or may be, and can't be read.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
                 block = file.read()
         except FileNotFoundError:
             return self
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path}: {error.strerror}; give the arm a shorter name, or use another --out DIR"
+            ) from error
         whole, newline, _cut = block.rpartition(b"\n")
         self._offset += len(whole) + len(newline)
         for line in whole.split(b"\n") if newline else ():
@@ -155,11 +182,11 @@ class RunDirectory:
         return RankTail(self.rank_path(arm, rank)).read()
 
     def write_manifest(self, manifest: dict[str, Any]) -> Path:
-        """Writes `manifest.json` (see stress.manifest); returns its path."""
+        """Writes `manifest.json` (see stress.manifest); returns its path. Raises RunWriteError."""
         return self._write_json("manifest.json", manifest)
 
     def write_verdict(self, verdict: dict[str, Any]) -> Path:
-        """Writes `verdict.json`; returns its path."""
+        """Writes `verdict.json`; returns its path. Raises RunWriteError; an earlier one is kept then."""
         return self._write_json("verdict.json", verdict)
 
     def read_verdict(self) -> dict[str, Any]:
@@ -169,17 +196,25 @@ class RunDirectory:
             return msgspec.json.decode(path.read_bytes(), type=dict)
         except FileNotFoundError:
             raise RunDirectoryError(f"{path}: no verdict; the run goes on, or was killed") from None
+        except OSError as error:
+            raise RunDirectoryError(f"{path}: {error.strerror}; name a run that can be read") from error
         except msgspec.MsgspecError as error:
             raise RunDirectoryError(f"{path}: {error}; the file was changed after the run") from error
 
     def _write_json(self, name: str, document: dict[str, Any]) -> Path:
         path = self.path / name
         part = self.path / f".{name}.{os.getpid()}"
-        with part.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+        try:
+            with part.open("wb", buffering=0) as file:
+                append_whole(file, text)
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise RunWriteError(
+                f"{path}: {error.strerror}; free some room, or choose another --out DIR"
+            ) from error
         return path
 
 
@@ -203,9 +238,12 @@ def _make_dated(runs: Path, config_name: str, now: datetime) -> Path:
             path.mkdir()
         except FileExistsError:
             continue
-        link = runs / f".latest.{os.getpid()}"
-        link.unlink(missing_ok=True)
+        link = runs / f".latest.{path.name}"  # no other run has this name
         link.symlink_to(path.name)
-        link.replace(runs / "latest")
+        try:
+            link.replace(runs / "latest")
+        except OSError:
+            link.unlink()
+            raise
         return path
     raise RunDirectoryError(f"{runs / stem}: 999 runs in one second; use --out DIR")

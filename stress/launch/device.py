@@ -6,11 +6,13 @@ fork: the first question about a device initialises the driver.
 
 from __future__ import annotations
 
+from stress.launch.contract import LaunchError
+
 
 def torch_device(requested: str, rank: int) -> str:
     """The name "cpu", or "cuda:N" with N = rank modulo the devices that this process sees.
 
-    Raises RuntimeError when "cuda" is asked for and no device is there.
+    Raises LaunchError when "cuda" is asked for and no device is there.
     """
     if requested not in ("auto", "cpu", "cuda"):
         return requested  # a launcher that assigns devices has chosen one already
@@ -22,7 +24,7 @@ def torch_device(requested: str, rank: int) -> str:
     if devices:
         return f"cuda:{rank % devices}"
     if requested == "cuda":
-        raise RuntimeError(
+        raise LaunchError(
             "layout.device is cuda, but torch sees no CUDA or ROCm device; use --set layout.device=cpu"
         )
     return "cpu"

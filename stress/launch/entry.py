@@ -5,14 +5,16 @@ opens it by its dotted name, writes what it emits to its files, and turns its en
 escapes is trouble of the rank itself (a target's exceptions are results), so it makes the rank `lost`, with
 the traceback. The file's first and last lines (`started`, `result`) are written here: the first before any
 work, so that a rank that dies early has left its pid, the last with what the exchanger knows about losses.
+A rank whose files cannot be written is `lost` too, at its next exchange: what it found is not on record.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -61,6 +63,7 @@ class RankRun:
         self._file: RankFile | None = None
         self._operations: OperationFile | None = None
         self._closed = False
+        self._unwritten = ""  # why a file of this rank could not be written
         self._generator: RankGenerator | None = None
 
     def open(self) -> None:
@@ -68,7 +71,8 @@ class RankRun:
         spec = self.spec
         try:
             if spec.run_dir is not None:
-                self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank))
+                with self._writing():
+                    self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank))
             target = spec.config.get("arms", {}).get(spec.arm, {}).get("target", "")
             self._write(
                 Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=target)
@@ -76,6 +80,8 @@ class RankRun:
             self._generator = load_entry(self._entry)(spec, self._emit)
         except Exception:
             self._lose(traceback.format_exc())
+        else:
+            self._lose_if_unwritten()
 
     def advance(self, payloads: list[bytes] | None, *, partial: bool = False) -> bool:
         """Runs the rank up to its next exchange. False when it has ended; `partial` marks its result."""
@@ -83,12 +89,13 @@ class RankRun:
             return False
         try:
             self.payload = next(self._generator) if payloads is None else self._generator.send(payloads)
-            return True
         except StopIteration as end:
             self._finish(end.value, partial)
         except Exception:
             self._lose(traceback.format_exc())
-        return False
+        else:
+            self._lose_if_unwritten()
+        return self.outcome is None
 
     def follow(self, group: Exchange) -> RankOutcome:
         """Runs an opened rank to its end, exchanging over `group`."""
@@ -104,10 +111,11 @@ class RankRun:
         if self._generator is not None:
             self._generator.close()  # it may still hand out operations
         self._closed = True
+        with self._writing():
+            if self._operations is not None:
+                self._operations.close()
         if self._file is not None:
             self._file.close()
-        if self._operations is not None:
-            self._operations.close()
 
     def _emit(self, line: RankLine | OperationBlock) -> None:
         if isinstance(line, OperationBlock):
@@ -118,16 +126,36 @@ class RankRun:
     def _record(self, block: OperationBlock) -> None:
         """Appends to the operation file, which exists once there is something to record."""
         spec = self.spec
-        if spec.run_dir is None or self._closed:
+        if spec.run_dir is None or self._closed or self._unwritten:
             return
-        if self._operations is None:
-            header = Header(schema=SCHEMA, arm=spec.arm, rank=spec.rank, seed=spec.seed)
-            self._operations = OperationFile(operations_path(Path(spec.run_dir), spec.arm, spec.rank), header)
-        self._operations.write(block.operations)
+        with self._writing():
+            if self._operations is None:
+                header = Header(schema=SCHEMA, arm=spec.arm, rank=spec.rank, seed=spec.seed)
+                path = operations_path(Path(spec.run_dir), spec.arm, spec.rank)
+                self._operations = OperationFile(path, header)
+            self._operations.write(block.operations)
 
     def _write(self, line: RankLine) -> None:
-        if self._file is not None:
-            self._file.write(line)
+        with self._writing():
+            if self._file is not None:
+                self._file.write(line)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keeps the error of a file until the rank is at its next exchange.
+
+        Evidence is emitted from within the target's calls: an exception raised there would be taken for one
+        of the target's, and a full disk is none of its faults.
+        """
+        try:
+            yield
+        except OSError as error:
+            if not self._unwritten:
+                self._unwritten = f"its files could not be written: {error.strerror} ({self.spec.run_dir})"
+
+    def _lose_if_unwritten(self) -> None:
+        if self._unwritten:
+            self._lose(self._unwritten)
 
     def _finish(self, result: RankResult, partial: bool) -> None:
         if not isinstance(result, RankResult):
@@ -135,9 +163,15 @@ class RankRun:
             return
         if partial:
             result = msgspec.structs.replace(result, digest_partial=True)
-        self._write(ResultLine(result=result))
-        self.outcome = RankOutcome(rank=self.spec.rank, result=result)
-        self.close()
+        with self._writing():
+            if self._operations is not None:
+                self._operations.close()
+        if not self._unwritten:
+            self._write(ResultLine(result=result))
+        self._lose_if_unwritten()
+        if self.outcome is None:
+            self.outcome = RankOutcome(rank=self.spec.rank, result=result)
+            self.close()
 
     def _lose(self, reason: str) -> None:
         self.outcome = RankOutcome(rank=self.spec.rank, lost=reason.strip())

@@ -6,7 +6,8 @@ is a length and the payload; every rank sees all lengths, so all agree when a se
 payloads, and on the size of the next frame.
 
 When a peer dies, gloo raises in the survivors. They leave the group, which makes their own peers raise too,
-and go on alone: from then on a rank hears only itself, and `partial` is true. Verdicts never travel here.
+and go on alone: from then on a rank hears only itself, and `partial` is true. While the group is formed gloo
+would wait for a dead peer as long as for a late one, so a rank asks its launcher meanwhile who is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -23,8 +29,13 @@ from stress.launch.contract import LOOPBACK
 
 LENGTH_BYTES = 4
 JOIN_TIMEOUT_S = 60.0  # for all peers to come to the group once it has a store; they start together
+CONNECT_TIMEOUT_S = 2.0  # for one try to reach the store; its holder may have died
+LOOK_S = 0.01  # between two looks at who has come
 FRAME_BYTES_MIN = 1 << 10
 FRAME_BYTES_MAX = 1 << 20  # larger payloads take a second round each time
+
+Lost = Callable[[Collection[int]], bool]
+"""Whether one of these ranks is lost, as far as the launcher knows."""
 
 
 def open_store(host: str, timeout_s: float) -> tuple[dist.TCPStore, int]:
@@ -67,20 +78,34 @@ class AloneExchange:
 class GroupExchange:
     """All ranks of one arm, exchanging in step."""
 
-    def __init__(self, rank: int, ranks: int, store: dist.Store, *, host: str, timeout_s: float) -> None:
-        """Joins the group; returns when all ranks have. Raises RuntimeError when one does not come in time."""
+    def __init__(
+        self, rank: int, ranks: int, store: dist.Store, *, host: str, timeout_s: float, lost: Lost
+    ) -> None:
+        """Joins the group; returns when all ranks have.
+
+        Raises RuntimeError when one is lost or does not come in time.
+        """
         self.rank = rank
         self.ranks = ranks
         self.partial = False
         self._frame_bytes = FRAME_BYTES_MIN
         if host == LOOPBACK:
             os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
-        # Gloo would wait for an absent peer as long as for a late one, so all say first that they are here.
+        others = [peer for peer in range(ranks) if peer != rank]
         store.set(f"here/{rank}", "")
-        store.wait([f"here/{peer}" for peer in range(ranks)], _join_timeout(timeout_s))
-        dist.init_process_group(
-            "gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s)
+        here = [f"here/{peer}" for peer in range(ranks)]
+        _await(lambda: store.check(here), others, lost, min(timeout_s, JOIN_TIMEOUT_S))
+        form = partial(
+            dist.init_process_group,
+            "gloo",
+            store=store,
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=timeout_s),
         )
+        formed = _begin(form)
+        _await(formed.done, others, lost, timeout_s)
+        formed.result()
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """The payloads of all ranks at this exchange, in rank order; b"" for a rank that is lost.
@@ -136,8 +161,49 @@ def _join_timeout(timeout_s: float) -> timedelta:
     return timedelta(seconds=min(timeout_s, JOIN_TIMEOUT_S))
 
 
+def _await(ready: Callable[[], bool], peers: Collection[int], lost: Lost, timeout_s: float) -> None:
+    """Returns when `ready` says so. Raises RuntimeError once a peer is lost, or the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while not ready():
+        if lost(peers):
+            raise RuntimeError("a peer was lost before the group was formed")
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"not all peers came to the group within {timeout_s:g} s")
+        time.sleep(LOOK_S)
+
+
+def _begin(work: Callable[[], object]) -> Future:
+    """Sets `work` going in a thread that nobody has to wait for: with a dead peer it goes on to its timeout."""
+    future: Future = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except RuntimeError as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def _reach_store(host: str, port: int, lost: Lost, timeout_s: float) -> dist.TCPStore:
+    """The store that rank 0 holds. Raises RuntimeError once rank 0 is lost, or the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            store = dist.TCPStore(
+                host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
+            )
+        except RuntimeError:
+            if lost([0]) or time.monotonic() > deadline_s:
+                raise
+        else:
+            store.set_timeout(_join_timeout(timeout_s))
+            return store
+
+
 def join_group(
-    rank: int, ranks: int, store: dist.Store | int, *, host: str, timeout_s: float
+    rank: int, ranks: int, store: dist.Store | int, *, host: str, timeout_s: float, lost: Lost
 ) -> GroupExchange | AloneExchange:
     """The group that meets at `store`, or none when a peer was lost before it was formed.
 
@@ -146,7 +212,7 @@ def join_group(
     """
     try:
         if isinstance(store, int):
-            store = dist.TCPStore(host, store, is_master=False, timeout=_join_timeout(timeout_s))
-        return GroupExchange(rank, ranks, store, host=host, timeout_s=timeout_s)
+            store = _reach_store(host, store, lost, min(timeout_s, JOIN_TIMEOUT_S))
+        return GroupExchange(rank, ranks, store, host=host, timeout_s=timeout_s, lost=lost)
     except RuntimeError:  # DistNetworkError and DistStoreError are RuntimeErrors
         return AloneExchange(rank, ranks)

@@ -11,7 +11,10 @@ from __future__ import annotations
 import os
 import time
 
+import msgspec
+
 from stress.launch.contract import RankOutcome
+from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
 from stress.result import RankSpec
 
@@ -29,7 +32,11 @@ class InlineLauncher:
 
     def start(self, specs: list[RankSpec], entry: str) -> None:
         self.stop()
-        self._runs = [RankRun(spec, entry) for spec in specs]
+        devices = [torch_device(spec.device, spec.rank) for spec in specs]
+        self._runs = [
+            RankRun(msgspec.structs.replace(spec, device=device), entry)
+            for spec, device in zip(specs, devices, strict=True)
+        ]
         for run in self._runs:
             run.open()
 

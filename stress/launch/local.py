@@ -2,8 +2,9 @@
 
 A fork of that server is ready in milliseconds, where a fresh interpreter takes seconds of CPU to import
 torch. It is safe because the server only imports: it starts no thread and touches no device. The server and
-the ranks end when this process does, also by SIGKILL: each holds a pipe whose other end is here. Ctrl-C
-reaches the coordinator alone: the server starts with SIGINT blocked and the ranks inherit that.
+the ranks end when this process does, also by SIGKILL: each holds a pipe whose other end is here. A signal that
+ends a job reaches the coordinator alone, also one to its process group: the server starts with them blocked,
+and the ranks leave the group.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import msgspec
 
 from stress.launch.contract import LaunchError, RankOutcome
 from stress.launch.environment import ONE_THREAD, exported
-from stress.launch.local_pipe import Ended, StorePort, decode, encode
+from stress.launch.local_pipe import Gone, Message, Refused, StorePort, decode, encode
 from stress.result import RankSpec
 
 PRELOAD = ["numpy", "msgspec", "torch", "torch.distributed", "stress.launch.local_rank"]
 EXIT_WAIT_S = 5.0
+ENDING_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class _Rank:
@@ -113,24 +115,31 @@ class LocalLauncher:
             rank.process.join(EXIT_WAIT_S)
             outcome = RankOutcome(rank=number, lost=_describe_exit(rank.process.exitcode))
         else:
-            if not isinstance(message, Ended):
-                self._tell_store(message.port)
+            if isinstance(message, Refused):
+                raise LaunchError(f"local launcher: rank {number}: {message.reason}")
+            if isinstance(message, StorePort):
+                self._tell_store(message)
                 return None
             outcome = message.outcome
         rank.ended = True
+        if outcome.lost:
+            self._tell(Gone(number))
         if number == 0:
-            self._tell_store(0)
+            self._tell_store(StorePort(0))
         return outcome
 
-    def _tell_store(self, port: int) -> None:
+    def _tell_store(self, store: StorePort) -> None:
         """Passes on where rank 0's store listens, or that there will be none. Once an arm."""
-        if self._store_told:
-            return
-        self._store_told = True
-        for number, rank in self._ranks.items():
-            if number != 0 and not rank.ended:
+        if not self._store_told:
+            self._store_told = True
+            self._tell(store)
+
+    def _tell(self, message: Message) -> None:
+        """Tells all ranks that have not ended."""
+        for rank in self._ranks.values():
+            if not rank.ended:
                 with contextlib.suppress(OSError):  # a rank that has died is reported by its own pipe
-                    rank.pipe.send_bytes(encode(StorePort(port)))
+                    rank.pipe.send_bytes(encode(message))
 
 
 def _rank_process(pipe: connection.Connection, spec_json: bytes, entry: str, timeout_s: float) -> None:
@@ -153,12 +162,12 @@ def _quiet_start() -> Iterator[None]:
     """The state in which the server and the ranks are started, put back afterwards.
 
     * one thread a rank (ONE_THREAD);
-    * SIGINT blocked, so that Ctrl-C during the server's imports ends neither it nor the ranks;
+    * the signals that end a job blocked, so that one during the server's imports ends neither it nor the ranks;
     * no __main__: multiprocessing would otherwise run the command's own script again in each rank.
     """
-    resource_tracker.ensure_running()  # its start unblocks SIGINT
+    resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
     main = sys.modules["__main__"]
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         sys.modules["__main__"] = types.ModuleType("__main__")
         with exported(ONE_THREAD):

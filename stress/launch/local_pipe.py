@@ -13,18 +13,31 @@ class StorePort(msgspec.Struct, frozen=True, tag="store_port", tag_field="messag
     port: int
 
 
+class Gone(msgspec.Struct, frozen=True, tag="gone", tag_field="message"):
+    """To all ranks: this one is lost. Whoever waits for it to join goes on alone."""
+
+    rank: int
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused", tag_field="message"):
+    """From a rank: this machine can't run it; the reason ends the whole run."""
+
+    reason: str
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="message"):
     """A rank's last message."""
 
     outcome: RankOutcome
 
 
-_DECODER = msgspec.json.Decoder(StorePort | Ended)
+Message = StorePort | Gone | Refused | Ended
+_DECODER = msgspec.json.Decoder(Message)
 
 
-def encode(message: StorePort | Ended) -> bytes:
+def encode(message: Message) -> bytes:
     return msgspec.json.encode(message)
 
 
-def decode(message: bytes) -> StorePort | Ended:
+def decode(message: bytes) -> Message:
     return _DECODER.decode(message)

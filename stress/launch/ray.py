@@ -24,6 +24,7 @@ from stress.launch import placement
 from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
 from stress.launch.placement import Place
 from stress.launch.ray_cluster import Cluster
+from stress.launch.ray_peers import PeerWatch
 from stress.result import RankSpec
 
 EXIT_WAIT_S = 10.0
@@ -31,6 +32,13 @@ EXIT_WAIT_S = 10.0
 
 class RankActor:
     """A rank's process. Its constructor is light; torch is imported once it knows its rank."""
+
+    def __init__(self) -> None:
+        self._ended = False
+
+    def has_ended(self) -> bool:
+        """Whether `run` is over; an actor that is running answers when it is."""
+        return self._ended
 
     def place(self) -> bytes:
         """Where this actor is, as a Place in msgspec JSON."""
@@ -51,17 +59,34 @@ class RankActor:
         self._store, port = open_store(host, timeout_s)
         return port
 
-    def run(self, spec_json: bytes, entry: str, gpu_id: str, host: str, port: int, timeout_s: float) -> bytes:
+    def run(
+        self,
+        spec_json: bytes,
+        entry: str,
+        gpu_id: str,
+        host: str,
+        port: int,
+        timeout_s: float,
+        ranks: list[ray.actor.ActorHandle],
+    ) -> bytes:
         """Runs the rank to its end; returns its RankOutcome. The group stays open for slower peers."""
         spec = msgspec.json.decode(spec_json, type=RankSpec)
         try:
-            outcome = self._run(spec, entry, gpu_id, host, port, timeout_s)
+            outcome = self._run(spec, entry, gpu_id, host, port, timeout_s, PeerWatch(ranks))
         except Exception:
             outcome = RankOutcome(rank=spec.rank, lost=traceback.format_exc().strip())
+        self._ended = True
         return msgspec.json.encode(outcome)
 
     def _run(
-        self, spec: RankSpec, entry: str, gpu_id: str, host: str, port: int, timeout_s: float
+        self,
+        spec: RankSpec,
+        entry: str,
+        gpu_id: str,
+        host: str,
+        port: int,
+        timeout_s: float,
+        watch: PeerWatch,
     ) -> RankOutcome:
         import torch
 
@@ -80,7 +105,9 @@ class RankActor:
         if run.outcome is not None:
             return run.outcome
         store = self._store if spec.rank == 0 else port
-        self._group = join_group(spec.rank, spec.ranks, store, host=host, timeout_s=timeout_s)
+        self._group = join_group(
+            spec.rank, spec.ranks, store, host=host, timeout_s=timeout_s, lost=watch.lost
+        )
         outcome = run.follow(self._group)
         if outcome.result is None:
             self._group.leave()  # tells the peers
@@ -194,6 +221,7 @@ class RayLauncher:
                 host,
                 port,
                 self._exchange_timeout_s,
+                self._actors,
             )
             self._pending[ref] = spec.rank
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import sysconfig
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -71,6 +73,7 @@ class Cluster:
         self._ray = ray
         self._reaper: Reaper | None = None
         address = cluster_address(option, os.environ)
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
             if address == "local":
                 self._start_own()
@@ -84,6 +87,10 @@ class Cluster:
             reason = " ".join(str(error).split())[:300]
             cure = "free some memory and disk" if address == "local" else "start it, or unset RAY_ADDRESS"
             raise LaunchError(f"ray launcher: no cluster at '{address}': {reason}; {cure}") from error
+        finally:
+            # Ray's own handler exits at once; a stopped job must still write what it has gathered.
+            if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
+                signal.signal(signal.SIGTERM, on_sigterm)
         _silence(ray)
 
     def leave(self) -> None:

@@ -1,7 +1,8 @@
 """Small ranks for the launchers' tests: they exchange bytes, and fail on demand.
 
 Their configuration is `spec.config["test"]`: `rounds`, `bytes` (payload of rank 0; rank r sends (r + 1) times
-as much), and one fault by name: `{"kill": rank}`, `{"raise": rank}`, `{"hang": rank}`, at round `at`. Their
+as much), and one fault by name: `{"kill": rank}`, `{"raise": rank}`, `{"hang": rank}`, `{"freeze": rank}` at
+round `at`, or `{"absent": rank}`, `{"stillborn": rank}` before the first, with `absent_rank`. Their
 digest is a hash of all that they heard, in order.
 """
 
@@ -87,9 +88,11 @@ def echo_rank(spec: RankSpec, emit: Callable[[RankLine], None]) -> Generator[byt
 def absent_rank(
     spec: RankSpec, emit: Callable[[RankLine], None]
 ) -> Generator[bytes, list[bytes], RankResult]:
-    """An `echo_rank`, but for the rank that fails before it has begun."""
-    if spec.rank == spec.config["test"]["absent"]:
+    """An `echo_rank`, but for the rank that fails or dies before it has begun."""
+    if spec.rank == spec.config["test"].get("absent"):
         raise RuntimeError("this rank does not want to")
+    if spec.rank == spec.config["test"].get("stillborn"):
+        os.kill(os.getpid(), signal.SIGKILL)
     return echo_rank(spec, emit)
 
 
@@ -106,7 +109,7 @@ def _heartbeat(turn: int) -> Heartbeat:
 
 def _fail(spec: RankSpec, emit: Callable[[RankLine], None]) -> None:
     test = spec.config["test"]
-    if spec.rank not in (test.get("kill"), test.get("raise"), test.get("hang")):
+    if spec.rank not in (test.get("kill"), test.get("raise"), test.get("hang"), test.get("freeze")):
         return
     finding = Finding(rule="I1", pool="swa", operation=2, noticed=2, virtual_us=2000, page=0, message="m")
     emit(FindingLine(finding=finding))
@@ -114,4 +117,6 @@ def _fail(spec: RankSpec, emit: Callable[[RankLine], None]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if spec.rank == test.get("raise"):
         raise RuntimeError("the test rank's own trouble")
+    if spec.rank == test.get("freeze"):
+        os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(3600)

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from processes import session_of, still_alive
 
 from stress.coordinator import Patience, run_arms
-from stress.launch.contract import Launcher, RankOutcome
+from stress.launch.contract import Launcher, LaunchError, RankOutcome
 from stress.launch.inline import InlineLauncher
 from stress.launch.local import LocalLauncher
 from stress.record import RunDirectory
@@ -95,12 +96,14 @@ def test_a_killed_rank_costs_nobody_elses_result(victim: int, tmp_path: Path) ->
     ]
 
 
-def test_a_hanging_rank_is_given_up_and_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["hang", "freeze"])
+def test_a_hanging_rank_is_given_up_and_ended(fault: str, tmp_path: Path) -> None:
+    """Asleep, or stopped by SIGSTOP: its threads and its connections stand still, and nothing is closed."""
     from launch_ranks import launch_config
 
     run_dir = RunDirectory.create(tmp_path / "run", "test")
     results = run_arms(
-        launch_config(3, rounds=4, hang=1),
+        launch_config(3, rounds=4, **{fault: 1}),
         ["a"],
         LocalLauncher(exchange_timeout_s=2),
         run_dir,
@@ -125,17 +128,41 @@ def test_an_entry_that_raises_on_import_loses_its_ranks_with_the_reason() -> Non
     assert ["no.such" in outcomes[rank].lost for rank in (0, 1)] == [True, True]
 
 
-def test_a_rank_that_never_joins_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize(
+    ("fault", "victim"), [("absent", 1), ("absent", 0), ("stillborn", 2), ("stillborn", 0)]
+)
+def test_a_rank_that_never_joins_leaves_the_others_alone_at_once(fault: str, victim: int) -> None:
     from launch_ranks import launch_config, rank_specs
 
-    launcher = LocalLauncher(exchange_timeout_s=2)
+    launcher = LocalLauncher()
     try:
-        launcher.start(rank_specs(launch_config(3, rounds=4, absent=1)), "launch_ranks:absent_rank")
-        outcomes = collect(launcher, 3)
+        launcher.start(rank_specs(launch_config(3, rounds=4, **{fault: victim})), "launch_ranks:absent_rank")
+        first = collect(launcher, 1)
+        begun_s = time.monotonic()
+        outcomes = first | collect(launcher, 3 - len(first))
+        waited_s = time.monotonic() - begun_s
     finally:
         launcher.close()
-    assert "does not want to" in outcomes[1].lost
-    assert [outcomes[rank].result.digest_partial for rank in (0, 2)] == [True, True]
+    reason = {"absent": "does not want to", "stillborn": "killed by SIGKILL"}[fault]
+    assert reason in outcomes[victim].lost
+    survivors = [outcomes[rank].result for rank in range(3) if rank != victim]
+    assert [result.digest_partial for result in survivors] == [True, True]
+    assert waited_s < 10  # the time to join is 60 s
+
+
+def test_a_device_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    from launch_ranks import launch_config, rank_specs
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
+    specs = [msgspec.structs.replace(spec, device="cuda") for spec in rank_specs(launch_config(2, rounds=1))]
+    launcher = LocalLauncher()
+    try:
+        with pytest.raises(LaunchError, match=r"rank \d: layout\.device is cuda.*--set layout\.device=cpu"):
+            launcher.start(specs, ENTRY)
+            collect(launcher, 2)
+    finally:
+        launcher.close()
 
 
 def test_stop_leaves_no_rank_and_the_launcher_starts_again() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from stress.operation import Kind, Operation
@@ -36,6 +38,22 @@ def test_a_killed_writer_leaves_every_flushed_line(tmp_path):
     cut = read_operations(path)[1]
     assert 0 < len(cut) < 100
     assert cut == some(len(cut))
+
+
+def test_a_file_that_cannot_be_ended_is_closed_all_the_same(tmp_path):
+    path = tmp_path / "ops.jsonl.gz"
+    file = OperationFile(path, HEADER)
+    file.write(some(100))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))  # as on a full disk
+    try:
+        with pytest.raises(OSError, match="too large"):
+            file.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.write(some(1))
+    file.close()
+    assert read_operations(path)[1] == some(100)
 
 
 @pytest.mark.parametrize("content", [b"", b"not gzip", b"\x1f\x8b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from stress import manifest
-from stress.record import RankFile, RankTail, RunDirectory, RunDirectoryError, rank_path
+from stress.record import RankFile, RankTail, RunDirectory, RunDirectoryError, RunWriteError, rank_path
 from stress.result import (
     Assertion,
     AssertLine,
@@ -140,6 +141,47 @@ def test_documents_are_replaced_whole(tmp_path: Path) -> None:
     (run.path / "verdict.json").write_text("{")
     with pytest.raises(RunDirectoryError):
         run.read_verdict()
+
+
+def test_a_document_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory.create(tmp_path / "run", "seed")
+    run.write_verdict({"verdict": "unknown"})
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("stress.record.os.fsync", full)
+    with pytest.raises(RunWriteError, match=r"verdict\.json: No space left on device; free some room"):
+        run.write_verdict({"verdict": "pass"})
+    assert run.read_verdict() == {"verdict": "unknown"}
+    assert sorted(path.name for path in run.path.iterdir()) == ["ranks", "verdict.json"]
+
+
+def test_a_full_device_cuts_a_line_and_nothing_follows_it(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    file = RankFile(tmp_path / "full")
+    with pytest.raises(OSError, match="No space left"):
+        file.write(STARTED)
+    file.write(STARTED)  # closed: says nothing more
+    file.close()
+
+
+def test_a_rank_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path / ("x" * 300), tmp_path):
+        with pytest.raises(RunDirectoryError) as refused:
+            RankTail(path).read()
+        assert str(refused.value).startswith(f"{path}: ")
+        assert "\n" not in str(refused.value)
+
+
+def test_latest_that_is_a_folder_is_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    with pytest.raises(RunDirectoryError, match="--out DIR"):
+        RunDirectory.create(None, "seed", now=NOW)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["latest", "seed-20300102T030405Z"]
 
 
 def test_manifest_names_versions_without_importing_them(tmp_path: Path) -> None:
