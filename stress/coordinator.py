@@ -62,74 +62,83 @@ def run_arms(
     entry: str = ENTRY,
     patience: Patience | None = None,
     trees: dict[str, str] | None = None,
+    on_interrupt: Callable[[dict[str, list[RankResult]]], None] = lambda _results: None,
 ) -> dict[str, list[RankResult]]:
     """Runs `arms` in their order, each with fresh ranks; returns their results in rank order.
 
-    `trees`: the folder of each arm that has a real engine.
+    `trees`: the folder of each arm that has a real engine. `on_interrupt` gets the results before the ranks
+    are ended, which takes seconds on a cluster: a job that is being stopped may not have them.
 
-    Raises ValueError for arms.mode = "parallel", LaunchError when the ranks cannot be started, Interrupted
-    on Ctrl-C. In every case no rank is left alive.
+    Raises ValueError for arms.mode = "parallel", LaunchError when the ranks cannot be started,
+    RunDirectoryError when their files cannot be read, Interrupted on Ctrl-C. In every case no rank is left
+    alive.
     """
-    resolved = config.to_dict()
-    if resolved.get("arms", {}).get("mode", "sequence") != "sequence":
+    if config.to_dict().get("arms", {}).get("mode", "sequence") != "sequence":
         raise ValueError('arms.mode: "parallel" does not exist yet; set it to "sequence"')
-    ranks = config.layout.tp_size
     results: dict[str, list[RankResult]] = {}
+    watch: _ArmWatch | None = None
     try:
         for arm in arms:
-            specs = [
-                RankSpec(
-                    config=resolved,
-                    arm=arm,
-                    rank=rank,
-                    ranks=ranks,
-                    seed=config.seed,
-                    run_dir=str(run_dir.path),
-                    device=config.layout.device,
-                    tree=(trees or {}).get(arm),
-                )
-                for rank in range(ranks)
-            ]
-            watch = _ArmWatch(specs, config.layout.tp_size // config.layout.dp_size, run_dir)
-            try:
-                launcher.start(specs, entry)
-                watch.follow(launcher, progress, patience or Patience())
-            except KeyboardInterrupt:
-                launcher.stop()
-                results[arm] = watch.results("stopped")
-                raise Interrupted(results) from None
-            launcher.stop()
+            watch = _ArmWatch(_rank_specs(config, arm, run_dir, (trees or {}).get(arm)), config, run_dir)
+            launcher.start(watch.specs, entry)
+            watch.follow(launcher, progress, patience or Patience())
             results[arm] = watch.results("lost")
+            launcher.stop()
+        launcher.close()
+    except KeyboardInterrupt:
+        if watch is not None and watch.arm not in results:
+            results[watch.arm] = watch.results("stopped")
+        on_interrupt(results)
+        raise Interrupted(results) from None
     finally:
         launcher.close()
     return results
 
 
+def _rank_specs(config: Any, arm: str, run_dir: RunDirectory, tree: str | None) -> list[RankSpec]:
+    ranks = config.layout.tp_size
+    return [
+        RankSpec(
+            config=config.to_dict(),
+            arm=arm,
+            rank=rank,
+            ranks=ranks,
+            seed=config.seed,
+            run_dir=str(run_dir.path),
+            device=config.layout.device,
+            tree=tree,
+        )
+        for rank in range(ranks)
+    ]
+
+
 class _ArmWatch:
     """One arm under way: how its ranks ended so far, and what their files say of the others."""
 
-    def __init__(self, specs: list[RankSpec], attn_tp_size: int, run_dir: RunDirectory) -> None:
-        self._specs = specs
-        self._attn_tp_size = attn_tp_size
+    def __init__(self, specs: list[RankSpec], config: Any, run_dir: RunDirectory) -> None:
+        self.specs = specs
+        self.arm = specs[0].arm
+        self._attn_tp_size = config.layout.tp_size // config.layout.dp_size
         self._outcomes: dict[int, RankOutcome] = {}
-        self._tails = [RankTail(run_dir.rank_path(spec.arm, spec.rank)) for spec in specs]
+        # A file that could never be read is told of here, before any rank is started.
+        self._tails = [RankTail(run_dir.rank_path(spec.arm, spec.rank)).read() for spec in specs]
         self._gave_up = ""
 
     def follow(self, launcher: Launcher, progress: Callable[[ArmProgress], None], patience: Patience) -> None:
         """Returns when all ranks have ended, or when it waited in vain for those that have not."""
-        heard_s = time.monotonic()
-        signs = 0
-        while len(self._outcomes) < len(self._specs):
-            for outcome in launcher.poll(patience.progress_s):
-                self._outcomes[outcome.rank] = outcome
-                heard_s = time.monotonic()
-            now_signs = sum(tail.read().heartbeats for tail in self._tails)
-            if now_signs != signs:
-                signs, heard_s = now_signs, time.monotonic()
+        signs = (0, 0)
+        silent_s, looked_s = 0.0, time.monotonic()
+        while len(self._outcomes) < len(self.specs):
+            self._outcomes |= {outcome.rank: outcome for outcome in launcher.poll(patience.progress_s)}
+            now_signs = (len(self._outcomes), sum(tail.read().heartbeats for tail in self._tails))
+            # A round that took long is one in which this process stood still, and perhaps the ranks with it.
+            round_s = min(time.monotonic() - looked_s, 2 * patience.progress_s)
+            silent_s = silent_s + round_s if now_signs == signs else 0.0
+            signs, looked_s = now_signs, time.monotonic()
             progress(self._progress())
             lost = any(outcome.lost for outcome in self._outcomes.values())
             limit_s = patience.loss_s if lost else patience.stall_s
-            if time.monotonic() - heard_s > limit_s and len(self._outcomes) < len(self._specs):
+            if silent_s > limit_s and len(self._outcomes) < len(self.specs):
                 after = " after a peer was lost" if lost else ""
                 self._gave_up = f"no sign of life for {limit_s:g} s{after}; stopped by the coordinator"
                 return
@@ -137,7 +146,7 @@ class _ArmWatch:
     def results(self, status: Status) -> list[RankResult]:
         """All ranks' results in rank order; one that has not ended gets `status`, from its file."""
         results = []
-        for spec, tail in zip(self._specs, self._tails, strict=True):
+        for spec, tail in zip(self.specs, self._tails, strict=True):
             outcome = self._outcomes.get(spec.rank)
             if outcome is not None and outcome.result is not None:
                 results.append(outcome.result)
@@ -149,7 +158,7 @@ class _ArmWatch:
 
     def _progress(self) -> ArmProgress:
         states, findings = [], 0
-        for spec, tail in zip(self._specs, self._tails, strict=True):
+        for spec, tail in zip(self.specs, self._tails, strict=True):
             outcome = self._outcomes.get(spec.rank)
             state = outcome.result if outcome is not None else None
             if state is None:
@@ -158,7 +167,7 @@ class _ArmWatch:
             states.append(state)
         virtual_s = [state.virtual_us / 1_000_000 for state in states]
         return ArmProgress(
-            arm=self._specs[0].arm,
+            arm=self.arm,
             ranks=len(states),
             ranks_ended=len(self._outcomes),
             ranks_lost=sum(bool(outcome.lost) for outcome in self._outcomes.values()),

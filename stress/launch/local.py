@@ -92,13 +92,14 @@ class LocalLauncher:
         for rank in self._ranks.values():
             rank.pipe.close()  # the rank's listener sees the end of the pipe and exits
         deadline_s = time.monotonic() + EXIT_WAIT_S
-        for rank in self._ranks.values():
+        while self._ranks:  # one at a time: `stop` may be interrupted, and is then called again
+            number, rank = next(iter(self._ranks.items()))
             rank.process.join(max(0.0, deadline_s - time.monotonic()))
             if rank.process.is_alive():
                 rank.process.kill()
                 rank.process.join()
+            del self._ranks[number]
             rank.process.close()
-        self._ranks.clear()
 
     def close(self) -> None:
         self.stop()

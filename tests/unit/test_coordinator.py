@@ -11,7 +11,7 @@ import pytest
 from stress.coordinator import ArmProgress, Interrupted, Patience, run_arms
 from stress.launch.contract import LaunchError, RankOutcome, make_launcher
 from stress.launch.inline import InlineLauncher
-from stress.record import RunDirectory
+from stress.record import RunDirectory, RunDirectoryError
 
 ENTRY = "launch_ranks:echo_rank"
 
@@ -129,7 +129,8 @@ def test_survivors_are_awaited_to_a_deadline_after_a_loss(run_dir: RunDirectory)
     silent, killed = results["patched"]
     assert killed.message == "killed by SIGKILL"
     assert (silent.status, "after a peer was lost" in silent.message) == ("lost", True)
-    assert (launcher.stops, launcher.closes) == (1, 1)
+    assert launcher.stops == 1
+    assert launcher.closes
 
 
 def test_ctrl_c_stops_the_ranks_and_keeps_what_they_found(run_dir: RunDirectory) -> None:
@@ -140,7 +141,69 @@ def test_ctrl_c_stops_the_ranks_and_keeps_what_they_found(run_dir: RunDirectory)
         run(launch_config(2, rounds=1), run_dir, ["first", "second"], launcher)
     assert list(interrupted.value.results) == ["first"]
     assert [result.status for result in interrupted.value.results["first"]] == ["stopped", "lost"]
-    assert (launcher.stops, launcher.closes) == (1, 1)
+    assert launcher.closes
+
+
+class LateInterrupt(ScriptedLauncher):
+    """Ctrl-C while the last ranks are being ended."""
+
+    def close(self) -> None:
+        super().close()
+        if self.closes == 1:
+            raise KeyboardInterrupt
+
+
+def test_what_was_gathered_is_handed_out_before_the_ranks_are_ended(run_dir: RunDirectory) -> None:
+    from launch_ranks import launch_config
+
+    launcher = ScriptedLauncher(KeyboardInterrupt)
+    told = []
+    with pytest.raises(Interrupted):
+        run_arms(
+            launch_config(1, rounds=1),
+            ["a"],
+            launcher,
+            run_dir,
+            lambda _: None,
+            on_interrupt=lambda results: told.append((results["a"][0].status, launcher.closes)),
+        )
+    assert told == [("stopped", 0)]
+
+
+def test_ctrl_c_after_the_last_rank_keeps_every_result(run_dir: RunDirectory) -> None:
+    from launch_ranks import launch_config
+
+    launcher = LateInterrupt([RankOutcome(rank=0, lost="exited with 3")])
+    with pytest.raises(Interrupted) as interrupted:
+        run(launch_config(1, rounds=1), run_dir, ["a"], launcher)
+    assert [result.message for result in interrupted.value.results["a"]] == ["exited with 3"]
+    assert launcher.closes == 2
+
+
+def test_time_in_which_the_coordinator_stood_still_is_not_held_against_the_ranks(
+    run_dir: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from launch_ranks import launch_config
+
+    clock = [0.0]
+    monkeypatch.setattr("stress.coordinator.time.monotonic", lambda: clock[0])
+
+    class Suspended(ScriptedLauncher):
+        def poll(self, timeout_s: float) -> list[RankOutcome]:
+            clock[0] += 3600 if len(self.script) == 3 else timeout_s
+            return super().poll(timeout_s)
+
+    launcher = Suspended([], [], [RankOutcome(rank=0, lost="exited with 3")])
+    results, _ = run(launch_config(1, rounds=1), run_dir, launcher=launcher, stall_s=60)
+    assert results["patched"][0].message == "exited with 3"
+
+
+def test_an_arm_whose_files_cannot_be_named_starts_no_rank(run_dir: RunDirectory) -> None:
+    from launch_ranks import launch_config
+
+    launcher = FullMachine()
+    with pytest.raises(RunDirectoryError, match="shorter name"):
+        run(launch_config(1, rounds=1), run_dir, ["x" * 300], launcher)
 
 
 class FullMachine(ScriptedLauncher):
@@ -156,7 +219,7 @@ def test_a_launcher_that_fails_is_closed_all_the_same(launcher, error, run_dir: 
 
     with pytest.raises(error):
         run(launch_config(2, rounds=1), run_dir, launcher=launcher)
-    assert launcher.closes == 1
+    assert launcher.closes
 
 
 def test_launchers_are_made_by_name() -> None:
