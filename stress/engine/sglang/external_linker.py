@@ -63,9 +63,10 @@ class _VirtualTimeLinker:
     # loads
 
     def load(self, rid: str, transfers: list) -> bool:
-        (kv,) = [transfer for transfer in transfers if transfer.name.value == "kv"]
-        pages = kv.device_indices[:: self._page_size].cpu().numpy() // self._page_size
-        self._queued.append((rid, store_keys(kv.keys), pages.astype(np.int64)))
+        # Where FULL is on the device already and only its SWA side went, there is no "kv" among the transfers.
+        first = min(transfers, key=lambda transfer: transfer.name.value != "kv")
+        pages = first.device_indices[:: self._page_size].cpu().numpy() // self._page_size
+        self._queued.append((rid, store_keys(first.keys), pages.astype(np.int64)))
         return True
 
     def start_layer_wise_loading(self) -> int:
