@@ -15,7 +15,7 @@ from collections.abc import Generator
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
 from stress.config import Config
-from stress.engine.contract import Engine, RequestSpec, Warm
+from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
 from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
@@ -34,11 +34,10 @@ from stress.result import (
 )
 from stress.serving.acceptance import Acceptance
 from stress.serving.loop import ServingLoop
-from stress.serving.request import PlannedRequest
 from stress.serving.state import ServingState
 from stress.serving.timing import timing_of
+from stress.share import planned_requests, warm_of
 from stress.workload.plan import Plan, build_plan
-from stress.workload.tokens import page_tokens
 
 BUSY, DONE = b"\0", b"\1"
 
@@ -50,13 +49,7 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
     # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
     page_size, shares = config.pool.page_size, config.layout.dp_size
     plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
-    warm = None
-    if config.linker.enabled and config.linker.warm:
-        dp_rank = config.layout.dp_rank(spec.rank)
-        warm = Warm(
-            prefixes=lambda own: plan.warm_prefixes(dp_rank if own else None),
-            tokens_of=lambda keys: page_tokens(keys, page_size, 0, len(keys) * page_size),
-        )
+    warm = warm_of(config, plan, config.layout.dp_rank(spec.rank))
     rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm, spec.tree), emit)
     return (yield from rank.exchanges())
 
@@ -233,19 +226,3 @@ class Rank:
 
 class StopOnFinding(Exception):
     """check.on_finding = "stop": the rank's work ends at the first finding."""
-
-
-def planned_requests(plan: Plan, dp_rank: int) -> list[PlannedRequest]:
-    """A DP rank's share of the plan, in nominal order."""
-    mine = (plan.rank == dp_rank).nonzero()[0]
-    columns = (
-        plan.after,
-        plan.wait_us,
-        plan.start_us,
-        plan.prompt_tokens,
-        plan.output_tokens,
-        plan.cancel,
-        plan.cancel_tokens,
-    )
-    values = [column[mine].tolist() for column in columns]
-    return [PlannedRequest(*fields) for fields in zip(mine.tolist(), *values, strict=True)]
