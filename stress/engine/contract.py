@@ -1,10 +1,11 @@
 """What the serving loop asks of an engine, and what the probe may ask about it.
 
-The verbs are those of `stress.operation`, one method each; besides them the serving loop only opens and closes requests
-and reads `room`, `next_window_eviction` and `pending_us`. An engine keeps the table of each request's pages and never
-tells page ids through a verb: the ledger reads them through `table` and the probe. A verb that can't be satisfied returns None or False and leaves everything as it was. An assertion of the
-target escapes as AssertionError, any other exception is an error of the target. An engine takes its clock from
-`now_us`, which the loop sets before each operation, and says in `step` which part of the operation it is in.
+The verbs are those of `stress.operation`, one method each; besides them the serving loop only opens and closes
+requests and reads `room`, `next_window_eviction` and `pending_us`. An engine keeps the table of each request's pages
+and never tells page ids through a verb: the ledger reads them through `table` and the probe. A verb that can't be
+satisfied returns None or False and leaves everything as it was. An assertion of the target escapes as AssertionError,
+any other exception is an error of the target. An engine takes its clock from `now_us`, which the loop sets before each
+operation, and says in `step` which part of the operation it is in.
 """
 
 from __future__ import annotations
