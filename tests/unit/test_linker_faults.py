@@ -1,9 +1,13 @@
 """Each transfer fault does what its name says, to the transfers it names, and every transfer ends once."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
-from linker.faults import KINDS, FaultSchedule, FaultyLinker, transfer_fault
+from linker.faults import KINDS, FaultSchedule, transfer_fault
+from linker.faulty_linker import FaultyLinker
 from linker.store import MemoryStore
 
 DELAY_US = 100
@@ -200,3 +204,9 @@ def test_what_cannot_be_meant_is_refused(kind, keywords, says):
     with pytest.raises(ValueError, match=says) as error:
         transfer_fault(kind, **keywords)
     assert "\n" not in str(error.value)
+
+
+def test_faults_are_read_without_numpy():
+    code = "import sys; import linker.faults; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
