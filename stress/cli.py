@@ -8,14 +8,13 @@ Help imports neither torch nor ray.
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
-from types import FrameType
 
 import click
 
 from stress.command.compare import compare
+from stress.command.interrupt import interruptible
 from stress.command.report import report
 from stress.command.repro import repro
 from stress.command.run import run
@@ -43,9 +42,9 @@ for _command in (run, compare, repro, trace, target, report):
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0
+        with interruptible():
+            return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "kvstress"
         return _refuse(f"{path}: {error.format_message()}", f"see {path} --help")
@@ -56,11 +55,6 @@ def main(args: list[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         return _failed(error)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """A stopped job gets SIGTERM: it ends like Ctrl-C, with what was gathered written down."""
-    raise KeyboardInterrupt
 
 
 def _failed(error: Exception) -> int:

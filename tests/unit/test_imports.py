@@ -90,7 +90,7 @@ def test_own_imports(rule):
 
 
 ELSEWHERE = {
-    "ray": ("stress/launch/ray.py",),
+    "ray": ("stress/launch/ray.py", "stress/launch/ray_peers.py"),
     "torch.distributed": ("stress/launch",),
     "click": ("stress/cli.py", "stress/command"),
     "rich": ("stress/command", "stress/report_text.py"),

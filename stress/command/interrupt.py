@@ -1,0 +1,37 @@
+"""The signals that end a run: Ctrl-C, a stopped job, a closed terminal. All end it alike, and once.
+
+The first one raises KeyboardInterrupt. From then on all are ignored, so that the ranks are ended and what was
+gathered is written down however often the user, or a job runtime, asks again; SIGKILL remains. One that was
+ignored when the program started (`nohup`, a shell's background job) stays so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Handles the signals inside; the handlers from before come back unless one has arrived."""
+    before = {each: signal.getsignal(each) for each in ENDING_SIGNALS}
+    handled = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
+    arrived = []
+
+    def interrupt(signum: int, _frame: FrameType | None) -> None:
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)
+        arrived.append(signum)
+        raise KeyboardInterrupt
+
+    for each in handled:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for each in () if arrived else handled:
+            signal.signal(each, before[each])
