@@ -19,6 +19,7 @@ from stress.config import Config, ConfigError
 
 INTERRUPTED = 130
 UNKNOWN = 3
+INTERRUPTED_EARLY = "The run was interrupted before its end."
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +42,10 @@ def user_errors() -> tuple[type[Exception], ...]:
 def infrastructure_errors() -> tuple[type[Exception], ...]:
     """What the machine or the cluster lacks: one line and exit 3."""
     from stress.launch.contract import LaunchError
+    from stress.record import RunWriteError
     from stress.target.name import TargetUnavailable
 
-    return (LaunchError, TargetUnavailable)
+    return (LaunchError, RunWriteError, TargetUnavailable)
 
 
 def execute(
@@ -153,45 +155,68 @@ def _execute_once(
     trees: dict[str, str],
     finish: Callable[[dict[str, Any]], None] | None,
 ) -> Outcome:
-    from stress.command.progress import make_progress
-    from stress.coordinator import Interrupted, run_arms
-    from stress.launch.contract import make_launcher
+    from stress.command.run_record import RunRecord
     from stress.manifest import build_manifest
     from stress.record import RunDirectory
     from stress.verdict import make_verdict
 
-    interrupted = False
     run = RunDirectory.create(out, config.name)
     manifest = build_manifest(
         config.to_dict(), seed=config.seed, launcher=options.launcher, devices=[config.layout.device]
     )
-    run.write_manifest(manifest)
-    launcher = make_launcher(options.launcher, config)
-    results: dict[str, Any] = {}
-    ended_early = ""
+
+    def document_of(results: dict[str, Any], ended_early: str) -> dict[str, Any]:
+        document = make_verdict(
+            config,
+            results,
+            arms=arms,
+            launcher=options.launcher,
+            ended_early=ended_early,
+            divergence=None if ended_early else _divergence(config, arms, run.path),
+        )
+        if finish is not None:
+            finish(document)
+        return document
+
+    record = RunRecord(run, manifest, document_of)
+    record.begin()
+    results, ended_early, interrupted = _gather(config, arms, options, record, requests, trees)
     try:
-        with make_progress(requests) as progress:
-            results = run_arms(config, arms, launcher, run, progress, trees=trees)
-    except (Interrupted, KeyboardInterrupt) as stopped:
-        results, ended_early = getattr(stopped, "results", {}), "The run was interrupted before its end."
+        document = record.end(results, ended_early)
+    except KeyboardInterrupt:  # the only one: further signals are ignored
         interrupted = True
+        document = record.end(results, INTERRUPTED_EARLY)
+    return Outcome(document=document, run_dir=run.path, interrupted=interrupted)
+
+
+def _gather(
+    config: Config, arms: list[str], options: RunOptions, record: Any, requests: int, trees: dict[str, str]
+) -> tuple[dict[str, Any], str, bool]:
+    """The results by arm, why the run was ended early or "", and whether the user did. No rank is alive then."""
+    from stress.command.progress import make_progress
+    from stress.coordinator import Interrupted, run_arms
+    from stress.launch.contract import make_launcher
+
+    launcher = None
+    try:
+        launcher = make_launcher(options.launcher, config)
+        with make_progress(requests) as progress:
+            results = run_arms(
+                config, arms, launcher, record.run, progress, trees=trees, on_interrupt=record.interrupt
+            )
+        return results, "", False
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        return getattr(stopped, "results", {}), INTERRUPTED_EARLY, True
     except infrastructure_errors() as error:
         # Whoever waits for a job reads verdict.json, so this end is written down like any other.
         ended_early = f"The ranks could not be started: {' '.join(str(error).split())}"
         click.echo(f"kvstress: {ended_early}", err=True)
+        return {}, ended_early, False
+    except Exception as error:
+        record.end(
+            {}, f"The run was ended by an error: {type(error).__name__}: {' '.join(str(error).split())}"
+        )
+        raise
     finally:
-        launcher.close()
-    document = make_verdict(
-        config,
-        results,
-        arms=arms,
-        launcher=options.launcher,
-        ended_early=ended_early,
-        divergence=_divergence(config, arms, run.path),
-    )
-    if finish is not None:
-        finish(document)
-    devices = [result.device for result in next(iter(results.values()), [])]
-    run.write_manifest({**manifest, "devices": devices or manifest["devices"]})
-    run.write_verdict(document)
-    return Outcome(document=document, run_dir=run.path, interrupted=interrupted)
+        if launcher is not None:
+            launcher.close()

@@ -47,7 +47,7 @@ class Ranks:
         self.runs = []
         self.launcher = FakeLauncher()
 
-    def __call__(self, config, arms, launcher, run_dir, progress, *, trees):
+    def __call__(self, config, arms, launcher, run_dir, progress, *, trees, on_interrupt):
         self.runs.append((config, arms, run_dir))
         results = {}
         for arm in arms:
