@@ -1,4 +1,4 @@
-"""The driver of the Ray test, run as a script: one cluster, four arms, then it waits to be killed.
+"""The driver of the Ray test, run as a script: one cluster, five arms, then it waits to be killed.
 
 Prints one JSON line an arm. The last arm runs for ever; its line holds the pids of its ranks.
 """
@@ -6,6 +6,7 @@ Prints one JSON line an arm. The last arm runs for ever; its line holds the pids
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,7 @@ def smoke_specs(run_dir: str) -> list[RankSpec]:
 
 def main(run_dir: str) -> None:
     launcher = make_launcher("ray", launch_config(2))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def tell(line: dict) -> None:
         print(json.dumps(line), flush=True)
@@ -64,6 +66,9 @@ def main(run_dir: str) -> None:
     tell(run_arm(launcher, rank_specs(launch_config(2, rounds=9, bytes=3000), run_dir, "whole")))
     tell(run_arm(launcher, rank_specs(launch_config(2, rounds=6, kill=1), run_dir, "killed")))
     tell(run_arm(launcher, smoke_specs(run_dir), "stress.rank:run_rank"))
+    ours = signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    stillborn = rank_specs(launch_config(2, rounds=4, stillborn=1), run_dir, "stillborn")
+    tell({**run_arm(launcher, stillborn, "launch_ranks:absent_rank"), "sigterm_is_ours": ours})
     launcher.start(rank_specs(launch_config(2, rounds=10**9, sleep_s=0.01), run_dir, "endless"), ENTRY)
     tell({"arm": "endless", "pids": launcher.pids()})
     time.sleep(600)
