@@ -17,13 +17,17 @@ def trace() -> None:
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def info(file: str, as_json: bool) -> int:
-    """Format, sessions, requests, lengths and prefix hits of a trace FILE.
+    """Format, sessions, requests, lengths and prefix hits of a trace FILE, or of generated:agentic.
 
     Exit 0: every row can be played. Exit 1: some can't (workload.on_bad_row = "skip" leaves them out).
     """
-    from stress.workload.info import trace_info
+    from stress.config import Serving, Workload
+    from stress.workload.info import generated_info, trace_info
 
-    facts = trace_info(file)
+    if file.startswith("generated:"):
+        facts = generated_info(file, Workload(), Serving())
+    else:
+        facts = trace_info(file)
     if as_json:
         click.echo(msgspec.json.encode(facts))
     else:

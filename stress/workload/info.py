@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from stress.workload.generator import generate_sessions, generated_profile
 from stress.workload.readers import read_source, trace_format
 from stress.workload.readers.source import open_source
+from stress.workload.service import nominal_times
 from stress.workload.sessions import Sessions
 
 _SHARES = (10, 50, 90, 99, 100)
+
+
+GENERATED_SEED = 1
+GENERATED_SESSIONS = 1_000
 
 
 def trace_info(path: str) -> dict:
@@ -19,11 +25,26 @@ def trace_info(path: str) -> dict:
     """
     source = open_source(path)
     sessions = read_source(source, "skip")
+    return _facts(str(path), trace_format(source), sessions)
+
+
+def generated_info(name: str, workload, serving) -> dict:
+    """As `trace_info`, of a generator ("generated:agentic"): its first sessions at seed 1, waits as drawn.
+
+    ``span_s`` is that of the longest session on a server without contention with the times of ``workload`` and
+    ``serving`` (records with the keys of a config's tables). Raises WorkloadError where there is no such generator.
+    """
+    sessions = generate_sessions(generated_profile(name), GENERATED_SEED, GENERATED_SESSIONS)
+    sessions.arrival_us = nominal_times(sessions, workload, serving).start_us
+    return _facts(name, "generated", sessions)
+
+
+def _facts(name: str, form: str, sessions: Sessions) -> dict:
     agents = len(sessions.stream_head) - sessions.count
     roots = np.diff(sessions.stream_row)[sessions.session_stream[:-1]]
     return {
-        "file": str(path),
-        "format": trace_format(source),
+        "file": name,
+        "format": form,
         "block_tokens": sessions.block_tokens,
         "sessions": sessions.count,
         "requests": sessions.rows,

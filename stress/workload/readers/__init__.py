@@ -13,7 +13,7 @@ import msgspec
 
 from stress.workload.errors import TraceError, WorkloadError
 from stress.workload.readers.mooncake import read_mooncake
-from stress.workload.readers.source import Source, open_source
+from stress.workload.readers.source import NOT_JSON, Source, open_source
 from stress.workload.readers.weka import read_weka
 from stress.workload.sessions import Sessions
 
@@ -45,7 +45,7 @@ def trace_format(source: Source) -> str:
     for line, text in source.first_documents():
         try:
             row = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             broken = broken or source.cut(line, error)
             continue
         if isinstance(row, dict) and "requests" in row:
@@ -60,8 +60,8 @@ def trace_format(source: Source) -> str:
             known = next(
                 (why for name, why in _REFUSED.items() if name in row), "no trace format has such rows"
             )
-            raise TraceError(source.path, 1, "", f"{known}; {_CURE}")
-    if broken and source.data.lstrip()[:1] == b"{":
+            raise TraceError(source.path, line, "", f"{known}; {_CURE}")
+    if broken and (source.data.lstrip()[:1] == b"{" or "nested" in broken.reason):
         raise broken
     if b"," in source.data.split(b"\n", 1)[0] and source.data.lstrip()[:1] not in (b"{", b"["):
         raise TraceError(source.path, 1, "", f"a CSV trace has lengths but no block ids; {_CURE}")

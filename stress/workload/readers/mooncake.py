@@ -12,7 +12,15 @@ import msgspec
 
 from stress.workload.errors import TraceError
 from stress.workload.readers.block_ids import common_prefix, runs
-from stress.workload.readers.source import ROW_CURE, TOKENS_LIMIT, Source, split_path
+from stress.workload.readers.source import (
+    NOT_JSON,
+    OUTPUT_TOKENS_MAX,
+    PROMPT_TOKENS_MAX,
+    ROW_CURE,
+    Source,
+    no_usable_row,
+    split_path,
+)
 from stress.workload.sessions import Sessions, SessionsBuilder
 
 BLOCK_TOKENS = 512
@@ -60,22 +68,22 @@ def read_mooncake(source: Source, on_bad_row: str) -> Sessions:
     decoder = msgspec.json.Decoder(MooncakeRow)
     builder = SessionsBuilder(BLOCK_TOKENS, ceil_tail=True, shared_ids=True, timed=True)
     turns, rows, latest = _Turns(), [], 0.0
+    first_bad: TraceError | None = None
     for line, text in source.documents():
         try:
             row = _decode(decoder, source, line, text)
             _check(row, source.path, line, latest)
-        except TraceError:
+        except TraceError as bad:
             if on_bad_row != "skip":
                 raise
+            first_bad = first_bad or bad
             builder.rows_skipped += 1
             continue
         latest = row.timestamp
         turns.add(row)
         rows.append(row)
     if not rows:
-        raise TraceError(
-            source.path, 0, "", f"no usable row ({builder.rows_skipped} bad); give a trace with good rows"
-        )
+        raise no_usable_row(source.path, builder.rows_skipped, first_bad)
     zero_ms = rows[0].timestamp
     for members in turns.sessions:
         builder.session()
@@ -99,20 +107,18 @@ def _decode(decoder: msgspec.json.Decoder, source: Source, line: int, text: byte
     except msgspec.ValidationError as error:
         reason, field = split_path(error)
         raise TraceError(source.path, line, field, f"{reason}; {ROW_CURE}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise source.cut(line, error) from None
 
 
 def _check(row: MooncakeRow, path: str, line: int, latest: float) -> None:
     expected = -(-row.input_length // BLOCK_TOKENS)
-    if not 0 < row.input_length < TOKENS_LIMIT:
-        raise TraceError(
-            path, line, "input_length", f"{row.input_length} tokens, a prompt has 1 or more; {ROW_CURE}"
-        )
-    if not 0 <= row.output_length < TOKENS_LIMIT:
-        raise TraceError(
-            path, line, "output_length", f"{row.output_length} tokens, 0 or more are possible; {ROW_CURE}"
-        )
+    if not 0 < row.input_length <= PROMPT_TOKENS_MAX:
+        reason = f"{row.input_length} tokens, a prompt has 1 to {PROMPT_TOKENS_MAX}"
+        raise TraceError(path, line, "input_length", f"{reason}; {ROW_CURE}")
+    if not 0 <= row.output_length <= OUTPUT_TOKENS_MAX:
+        reason = f"{row.output_length} tokens, an output has 0 to {OUTPUT_TOKENS_MAX}"
+        raise TraceError(path, line, "output_length", f"{reason}; {ROW_CURE}")
     if len(row.hash_ids) != expected:
         reason = (
             f"{len(row.hash_ids)} ids for {row.input_length} tokens, blocks of {BLOCK_TOKENS} make {expected}"
@@ -125,5 +131,5 @@ def _check(row: MooncakeRow, path: str, line: int, latest: float) -> None:
     if row.timestamp < latest:
         reason = f"{row.timestamp:g} ms is before the row above ({latest:g} ms)"
         raise TraceError(
-            path, line, "timestamp", f'{reason}; sort the rows by time or set on_bad_row = "skip"'
+            path, line, "timestamp", f'{reason}; sort the rows by time or set workload.on_bad_row = "skip"'
         )

@@ -16,9 +16,11 @@ import msgspec
 
 from stress.workload.errors import TraceError
 
-ROW_CURE = 'mend the row or set on_bad_row = "skip"'
-TOKENS_LIMIT = 2**31  # of one prompt or output
-_GZIP = b"\x1f\x8b"
+ROW_CURE = 'mend the row or set workload.on_bad_row = "skip"'
+PROMPT_TOKENS_MAX = 2**31 - 1
+OUTPUT_TOKENS_MAX = 10**7  # drafts of every step of an output are drawn at once
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding a row may raise
+_GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 class Source:
@@ -39,7 +41,7 @@ class Source:
             return
         try:
             items = msgspec.json.decode(self.data, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             raise self.cut(start, error) from None
         at = 0
         for item in items:
@@ -65,18 +67,27 @@ class Source:
         if self._whole and place and not field:
             line = 1 + self.data.count(b"\n", 0, int(place[1]))
         cure = "mend it" if self._whole else ROW_CURE
+        if isinstance(error, RecursionError):
+            return TraceError(self.path, line, field, f"nested too deeply to be a trace; {cure}")
         return TraceError(self.path, line, field, f"not JSON ({error}); {cure}")
 
 
 def open_source(path: str) -> Source:
     """Reads a whole file; raises TraceError (one line) when there is nothing to read."""
     name = str(path)
+    if not name:
+        raise TraceError("trace", 0, "", 'the name is empty; give a trace file or "generated:agentic"')
     try:
-        data = Path(path).read_bytes()
+        place = Path(path)
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise TraceError(name, 0, "", "is no regular file; write its content into one")
+        data = place.read_bytes()
     except FileNotFoundError:
         raise TraceError(name, 0, "", 'no such file; give a trace file or "generated:agentic"') from None
     except IsADirectoryError:
         raise TraceError(name, 0, "", "is a directory; give one trace file") from None
+    except TraceError:
+        raise
     except (OSError, ValueError) as error:
         raise TraceError(name, 0, "", f"cannot be read ({error}); give a readable trace file") from None
     if data[:2] == _GZIP:
@@ -86,6 +97,7 @@ def open_source(path: str) -> Source:
             raise TraceError(name, 0, "", "the gzip file ends early; fetch it again") from None
         except (OSError, zlib.error) as error:
             raise TraceError(name, 0, "", f"broken gzip file ({error}); fetch it again") from None
+    data = data.removeprefix(_BYTE_ORDER_MARK)
     if not data.strip():
         raise TraceError(name, 0, "", "the file is empty; give a trace with at least one row")
     if b"\x00" in data[:4096]:
@@ -108,7 +120,7 @@ def _is_whole(data: bytes, lines: list[tuple[int, bytes]]) -> bool:
     try:
         msgspec.json.decode(lines[0][1])
         return False
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         return "truncated" in str(error) and not lines[1][1].lstrip().startswith(b"{")
 
 
@@ -116,3 +128,13 @@ def split_path(error: msgspec.ValidationError) -> tuple[str, str]:
     """(reason, field) of a msgspec error such as "Expected `int`, got `str` - at `$.requests[3].in`"."""
     reason, _, where = str(error).partition(" - at `$")
     return reason, where.rstrip("`").lstrip(".")
+
+
+def no_usable_row(path: str, bad: int, first: TraceError | None) -> TraceError:
+    """The error of a trace without a row that can be played: it shows what is wrong with the first one."""
+    cure = "give a trace with good rows"
+    if first is None:
+        return TraceError(path, 0, "", f"no usable row; {cure}")
+    # Leaving bad rows out is no cure where nothing would be left.
+    reason = first.reason.rpartition("; ")[0] or first.reason
+    return TraceError(path, first.line, first.field, f"{reason} (the first of {bad}, none is usable); {cure}")

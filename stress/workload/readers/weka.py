@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from stress.workload.errors import TraceError
-from stress.workload.readers.source import ROW_CURE, TOKENS_LIMIT, Source, split_path
+from stress.workload.readers.source import (
+    NOT_JSON,
+    PROMPT_TOKENS_MAX,
+    ROW_CURE,
+    Source,
+    no_usable_row,
+    split_path,
+)
 from stress.workload.readers.weka_stream import BadRequest, WekaRequest, WekaStream, WekaTrace
 from stress.workload.sessions import Sessions, SessionsBuilder
 
@@ -26,21 +33,25 @@ class _Reader:
         self.source, self.skip, self.block = source, on_bad_row == "skip", 0
         self.builder: SessionsBuilder | None = None
         self.skipped = 0
+        self.first_bad: TraceError | None = None
 
     def read(self) -> Sessions:
         for line, text in self.source.documents():
             try:
                 self._trace(line, text)
-            except TraceError:
-                if not self.skip:
-                    raise
-                self.skipped += 1
+            except TraceError as bad:
+                self._skip(bad)
         if self.builder is None or not self.builder.cells:
-            raise TraceError(
-                self.source.path, 0, "", f"no usable row ({self.skipped} bad); give a trace with good rows"
-            )
+            raise no_usable_row(self.source.path, self.skipped, self.first_bad)
         self.builder.rows_skipped = self.skipped
         return self.builder.build()
+
+    def _skip(self, bad: TraceError, rows: int = 1) -> None:
+        """Leaves rows out, or raises where none is to be."""
+        if not self.skip:
+            raise bad
+        self.first_bad = self.first_bad or bad
+        self.skipped += rows
 
     def _decode(self, decoder: Any, line: int, text: Any, inside: str = "") -> Any:
         try:
@@ -49,7 +60,7 @@ class _Reader:
             reason, field = split_path(error)
             field = f"{inside}.{field}".strip(".")
             raise TraceError(self.source.path, line, field, f"{reason}; {ROW_CURE}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             raise self.source.cut(line, error, inside) from None
 
     def _trace(self, line: int, text: bytes) -> None:
@@ -79,33 +90,29 @@ class _Reader:
             place = f"{inside}[{index}]"
             try:
                 yield place, self._decode(_REQUEST, line, raw, place)
-            except TraceError:
-                if not self.skip:
-                    raise
-                self.skipped += len(raws) - index
+            except TraceError as bad:
+                self._skip(bad, len(raws) - index)
                 return
 
     def _row(self, stream: WekaStream, request: WekaRequest, place: str, line: int):
         try:
             return stream.row(request)
         except BadRequest as bad:
-            if not self.skip:
-                raise TraceError(
-                    self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {ROW_CURE}"
-                ) from None
-            self.skipped += 1
+            self._skip(
+                TraceError(self.source.path, line, f"{place}.{bad.field}", f"{bad.reason}; {ROW_CURE}")
+            )
             if not bad.chained:
                 stream.blocks, stream.ids = 0, []
             return None
 
     def _head(self, holder: WekaTrace | WekaRequest, place: str, line: int) -> int:
         head = (holder.tool_tokens or 0) + (holder.system_tokens or 0)
-        if not 0 <= head < TOKENS_LIMIT or (holder.tool_tokens or 0) < 0:
+        if not 0 <= head <= PROMPT_TOKENS_MAX or (holder.tool_tokens or 0) < 0:
             raise TraceError(
                 self.source.path,
                 line,
                 f"{place}tool_tokens",
-                f"{head} tokens of tools and system; {ROW_CURE}",
+                f"{head} tokens of tools and system, 0 to {PROMPT_TOKENS_MAX} are possible; {ROW_CURE}",
             )
         return head
 
@@ -134,14 +141,8 @@ class _Reader:
         began = marker.t - (marker.duration_ms or 0) / 1000
         for inner, request in self._requests(marker.requests or [], f"{place}.requests", line):
             if request.type == "subagent":
-                if not self.skip:
-                    raise TraceError(
-                        self.source.path,
-                        line,
-                        inner,
-                        f"a sub-agent inside a sub-agent is not read; {ROW_CURE}",
-                    )
-                self.skipped += 1
+                reason = f"a sub-agent inside a sub-agent is not read; {ROW_CURE}"
+                self._skip(TraceError(self.source.path, line, inner, reason))
                 continue
             if zero is None:
                 absolute = request.t >= began > 1 or request.t >= marker.t > 0

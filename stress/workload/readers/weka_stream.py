@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from stress.workload.readers.block_ids import common_prefix, first_blocks, runs
-from stress.workload.readers.source import TOKENS_LIMIT
+from stress.workload.readers.source import OUTPUT_TOKENS_MAX, PROMPT_TOKENS_MAX
 
 _SECONDS_MAX = 10**10
 
@@ -78,7 +78,7 @@ class WekaStream:
             keep, new = r.keep, list(r.new)
             if not 0 <= keep <= self.blocks:
                 raise BadRequest("keep", f"{keep} of {self.blocks} ids of the request before", chained=False)
-            if any(not (0 <= s < 2**62 and 0 < c < TOKENS_LIMIT) for s, c in new):
+            if any(not (0 <= s < 2**62 and 0 < c <= PROMPT_TOKENS_MAX) for s, c in new):
                 raise BadRequest("new", "a run is not [start >= 0, count >= 1]", chained=False)
             count = keep + sum(c for _, c in new)
         else:
@@ -87,13 +87,8 @@ class WekaStream:
         return keep, new
 
     def _check(self, r: WekaRequest) -> None:
-        if not 0 < r.prompt < TOKENS_LIMIT:
-            raise BadRequest(
-                "in",
-                f"{r.prompt} tokens, a prompt has 1 or more" if r.prompt != -1 else "missing or negative",
-            )
-        if not 0 <= r.output < TOKENS_LIMIT:
-            raise BadRequest("out", "missing or negative")
+        _check_tokens("in", r.prompt, 1, PROMPT_TOKENS_MAX, "a prompt")
+        _check_tokens("out", r.output, 0, OUTPUT_TOKENS_MAX, "an output")
         floor = r.prompt // self.block
         if self.blocks not in (floor, -(-r.prompt // self.block)):
             raise BadRequest(
@@ -105,3 +100,10 @@ class WekaStream:
                 raise BadRequest(name, f"{seconds:g} is not a time in seconds from 0")
         if r.t < self.latest:
             raise BadRequest("t", f"{r.t:g} s is before the request above ({self.latest:g} s)")
+
+
+def _check_tokens(field: str, tokens: int, least: int, most: int, what: str) -> None:
+    if tokens == -1:
+        raise BadRequest(field, "missing or negative")
+    if not least <= tokens <= most:
+        raise BadRequest(field, f"{tokens} tokens, {what} has {least} to {most}")
