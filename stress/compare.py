@@ -1,7 +1,8 @@
 """Holds two arms of one verdict document together: is the base's fault reproduced, and does the test fix it?
 
 Both arms got the same requests and seed, so a difference is the target's. A failing test arm decides alone;
-an unknown arm shows nothing, so nothing is concluded from the other one either.
+an unknown arm shows nothing, so nothing is concluded from the other one either. A base that failed by errors
+alone shows nothing either: a wrong setting crashes too, and only a finding or an assert is a reproduction.
 """
 
 from __future__ import annotations
@@ -24,25 +25,31 @@ def compare_arms(document: dict[str, Any], base: str, test: str) -> dict[str, An
     """The `compare` entry of a verdict document that holds both arms.
 
     Returns:
-        {"base", "test", "outcome", "exit_code", "by_rank": [{"rank", "base": {...}, "test": {...}}]}
+        {"base", "test", "outcome", "exit_code", "reason", "by_rank": [{"rank", "base": {...}, "test": {...}}]}
+        `reason` is a sentence where the verdicts alone do not explain the outcome, else null.
     """
-    outcome = _outcome(document, base, test)
+    outcome, reason = _outcome(document, base, test)
     return {
         "base": base,
         "test": test,
         "outcome": outcome,
         "exit_code": EXIT_CODES[outcome],
+        "reason": reason,
         "by_rank": _by_rank(document["arms"][base]["ranks"], document["arms"][test]["ranks"]),
     }
 
 
-def _outcome(document: dict[str, Any], base: str, test: str) -> str:
+def _outcome(document: dict[str, Any], base: str, test: str) -> tuple[str, str | None]:
     verdicts = (document["arms"][base]["verdict"], document["arms"][test]["verdict"])
     if verdicts[1] == "fail":
-        return NOT_FIXED_OR_REGRESSED
+        return NOT_FIXED_OR_REGRESSED, None
     if UNKNOWN in verdicts:
-        return UNKNOWN
-    return REPRODUCED_AND_FIXED if verdicts[0] == "fail" else NOT_REPRODUCED
+        return UNKNOWN, None
+    if verdicts[0] != "fail":
+        return NOT_REPRODUCED, None
+    if not any(rank["asserts"] or any(rank["findings"].values()) for rank in document["arms"][base]["ranks"]):
+        return UNKNOWN, f"The base {base} failed by errors alone: no rank has a finding or an assert."
+    return REPRODUCED_AND_FIXED, None
 
 
 def _by_rank(base: list[dict[str, Any]], test: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 An arm fails by any finding, assert or error. It is unknown by a lost or stopped rank, a crashed check, a
 required mark that an arm which ran to its end never reached, or requests that don't add up: then nothing
 was shown. fail > unknown > pass, over the arms too. `verdict` is raw; `as_expected` holds each arm's verdict
-against its `expect`. A run that was ended early is unknown, whatever its arms showed.
+against its `expect`; a failure that is foreseen must show a finding or an assert, for a crash of a wrong setting
+fails too. A run that was ended early is unknown, whatever its arms showed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import msgspec
 
 from stress.config_schema import Arm, Config
 from stress.result import RankResult
+from stress.verdict_marks import exempt_marks, missing_marks
 from stress.verdict_rank import rank_document, seconds
-from stress.verdict_reasons import doubts_of, failures_of, missing_marks, ran_to_its_end, sorted_rules
+from stress.verdict_reasons import doubts_of, failures_of, ran_to_its_end, sorted_rules
 
 SCHEMA = 1
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
@@ -31,6 +33,7 @@ def make_verdict(
     launcher: str,
     ended_early: str = "",
     divergence: dict[str, Any] | None = None,
+    workload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The verdict document.
 
@@ -39,6 +42,7 @@ def make_verdict(
         arms: names of the arms that were to run, in order. NAME~2 is a second run of NAME.
         ended_early: why the run was not run to its end, a sentence; the run is unknown then.
         divergence: the first point at which arms or ranks that must agree did not; None where not computed.
+        workload: what was planned (see Plan.contents); None where nothing was.
     """
     ordered = {arm: sorted(results.get(arm, []), key=lambda result: result.rank) for arm in arms}
     documents = {arm: _arm_document(config, arm, ranks) for arm, ranks in ordered.items()}
@@ -59,6 +63,7 @@ def make_verdict(
         "arms": documents,
         "coverage": _coverage(config, ordered),
         "divergence": divergence,
+        "workload": workload,
     }
 
 
@@ -78,10 +83,15 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
     failures = failures_of(ranks)
     doubts = doubts_of(config, ranks)
     verdict = "fail" if failures else "unknown" if doubts else "pass"
-    as_expected = verdict == record.expect
+    shown = any(result.asserts or any(result.findings.values()) for result in ranks)
+    as_expected = verdict == record.expect and (shown or verdict == "pass")
     reasons = [f"Arm {arm}: {reason}." for reason in failures + doubts]
     if as_expected and verdict == "fail":
         reasons.append(f"Arm {arm} failed, as expected.")
+    elif record.expect == verdict == "fail":
+        reasons.append(
+            f"Arm {arm} was expected to fail, but by a finding or an assert, and has errors alone."
+        )
     elif record.expect == "fail":
         reasons.append(f"Arm {arm} was expected to fail and did not.")
     elif verdict == "pass":
@@ -132,11 +142,13 @@ def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str,
         for mark, count in result.marks.items():
             reached[mark] = reached.get(mark, 0) + count
     missing = {mark for ranks in ended for mark in missing_marks(config, ranks)}
+    exempt = {mark: why for ranks in results.values() for mark, why in exempt_marks(config, ranks).items()}
     required = list(config.check.require)
     return {
         "required": required,
         "reached": {mark: reached[mark] for mark in sorted(reached)},
         "missing": [mark for mark in required if mark in missing],
+        "exempt": {mark: exempt[mark] for mark in required if mark in exempt},
     }
 
 

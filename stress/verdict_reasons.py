@@ -11,6 +11,7 @@ import re
 
 from stress.config_schema import Config
 from stress.result import RankResult
+from stress.verdict_marks import missing_marks
 from stress.verdict_rank import seconds
 
 REASON_CHARACTERS = 200
@@ -33,7 +34,7 @@ def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
             told.setdefault(reason, []).append(result.rank)
     reasons += [f"{_rank_names(numbers)} {reason}" for reason, numbers in told.items()]
     if ran_to_its_end(config, ranks):
-        reasons += [f"the required mark {mark} was never reached" for mark in missing_marks(config, ranks)]
+        reasons += _missing(missing_marks(config, ranks))
         reasons += _unaccounted(ranks)
     return reasons
 
@@ -41,13 +42,6 @@ def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
 def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
     """Whether all ranks of the layout finished."""
     return len(ranks) == config.layout.ranks and all(result.status == "finished" for result in ranks)
-
-
-def missing_marks(config: Config, ranks: list[RankResult]) -> list[str]:
-    """Required marks that no rank reached, less those that the arm's engine is exempt from."""
-    exempt = {mark for result in ranks for mark in result.marks_exempt}
-    required = [mark for mark in config.check.require if mark not in exempt]
-    return [mark for mark in required if not any(result.marks.get(mark) for result in ranks)]
 
 
 def sorted_rules(rules: set[str]) -> list[str]:
@@ -65,7 +59,7 @@ def _asserts(ranks: list[RankResult]) -> list[str]:
     if told:
         first, rank = min(told, key=lambda pair: (pair[0].virtual_us, pair[1]))
         where = f", first in {first.where} on rank {rank} at {seconds(first.virtual_us)} s"
-    return [f"{len(asserted)} of {len(ranks)} ranks asserted, {count} times in all{where}"]
+    return [f"{len(asserted)} of {len(ranks)} ranks asserted, {_count(count, 'time')} in all{where}"]
 
 
 def _errors(ranks: list[RankResult]) -> list[str]:
@@ -75,7 +69,7 @@ def _errors(ranks: list[RankResult]) -> list[str]:
     count = sum(result.errors for result in erring)
     first = next((result.first_error for result in erring if result.first_error), None)
     what = f", first {first.kind}: {_brief(first.message)}" if first else ""
-    return [f"{count} errors on {len(erring)} of {len(ranks)} ranks{what}"]
+    return [f"{_count(count, 'error')} on {len(erring)} of {len(ranks)} ranks{what}"]
 
 
 def _violations(ranks: list[RankResult]) -> list[str]:
@@ -83,8 +77,20 @@ def _violations(ranks: list[RankResult]) -> list[str]:
     for rule in sorted_rules({rule for result in ranks for rule, count in result.findings.items() if count}):
         hit = [result for result in ranks if result.findings.get(rule)]
         count = sum(result.findings[rule] for result in hit)
-        reasons.append(f"rule {rule} was violated {count} times on {len(hit)} of {len(ranks)} ranks")
+        reasons.append(
+            f"rule {rule} was violated {_count(count, 'time')} on {len(hit)} of {len(ranks)} ranks"
+        )
     return reasons
+
+
+def _missing(marks: list[str]) -> list[str]:
+    if not marks:
+        return []
+    what = "the required mark" if len(marks) == 1 else "the required marks"
+    return [
+        f"{what} {', '.join(marks)} {'was' if len(marks) == 1 else 'were'} never reached: this workload is too "
+        "small or too easy for it; smaller pools, more requests, or --set check.require=[]"
+    ]
 
 
 def _rank_doubts(result: RankResult) -> list[str]:
@@ -118,9 +124,16 @@ def _rank_names(numbers: list[int]) -> str:
     return f"rank {names}" if len(numbers) == 1 else f"ranks {names}"
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _brief(text: str) -> str:
     """One line of a message; of a traceback its last one, which names the exception."""
     if "Traceback (most recent call last)" in text:
         text = text.strip().splitlines()[-1]
     line = " ".join(text.split()).rstrip(".")
-    return line if len(line) <= REASON_CHARACTERS else f"{line[:REASON_CHARACTERS]}..."
+    if len(line) <= REASON_CHARACTERS:
+        return line
+    # The sentence ends in a full stop, so what was cut off is marked by a sign of its own.
+    return f"{line[:REASON_CHARACTERS].rstrip()} [...]"

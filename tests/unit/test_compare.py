@@ -41,9 +41,25 @@ def document(base, test, base_ranks=(), test_ranks=()):
 
 @pytest.mark.parametrize(("verdicts", "outcome"), OUTCOMES.items())
 def test_outcome(verdicts, outcome):
-    compared = compare_arms(document(*verdicts), "old", "new")
-    assert (compared["outcome"], compared["exit_code"]) == outcome
+    compared = compare_arms(document(*verdicts, [rank(0, {"I1": 3})]), "old", "new")
+    assert (compared["outcome"], compared["exit_code"], compared["reason"]) == (*outcome, None)
     assert (compared["base"], compared["test"]) == ("old", "new")
+
+
+@pytest.mark.parametrize(
+    ("shown", "outcome"),
+    [
+        ({"errors": 9}, ("unknown", 3)),
+        ({"errors": 9, "findings": {"I1": 0}}, ("unknown", 3)),
+        ({"errors": 9, "asserts": 1}, ("reproduced_and_fixed", 0)),
+        ({"errors": 9, "findings": {"I1": 1}}, ("reproduced_and_fixed", 0)),
+    ],
+)
+def test_errors_alone_reproduce_nothing(shown, outcome):
+    compared = compare_arms(document("fail", "pass", [{**rank(0, {}), **shown}]), "old", "new")
+    assert (compared["outcome"], compared["exit_code"]) == outcome
+    told = "The base old failed by errors alone: no rank has a finding or an assert."
+    assert compared["reason"] == (told if outcome[1] == 3 else None)
 
 
 def test_ranks_side_by_side():

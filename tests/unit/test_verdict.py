@@ -2,66 +2,9 @@
 
 import msgspec
 import pytest
+from verdict_ranks import ASSERTED, ASSERTION, CONFIG, ERROR, FINDING, MARKS, clean, rank, verdict_of
 
-from stress.config import load_config
-from stress.result import Assertion, Finding, RankError, RankResult
 from stress.verdict import EXIT_CODES, make_verdict, worst
-
-MARKS = {mark: 3 for mark in load_config("smoke").check.require}
-CONFIG = load_config("smoke")
-
-
-def rank(arm, number, status="finished", **fields):
-    values = {
-        "arm": arm,
-        "rank": number,
-        "dp_rank": number,
-        "attn_tp_rank": 0,
-        "device": "cpu",
-        "pid": 100 + number,
-        "status": status,
-        "requests_started": 10,
-        "requests_finished": 9,
-        "requests_cancelled": 1,
-        "operations": 50,
-        "virtual_us": 1_200_000 + number,
-        "digest": f"{arm}{number}",
-        "marks": MARKS,
-        "rules_watched": ["I10", "I1", "I2"],
-    }
-    return RankResult(**{**values, **fields})
-
-
-FINDING = Finding(
-    rule="I1",
-    pool="swa",
-    operation=40,
-    noticed=41,
-    virtual_us=1_200_000,
-    page=0,
-    message="page 0 returned 391 times",
-    history=["17 lent full page 391 to request 4 (linker load)", "40 free_swa_segment read no peer"],
-)
-ASSERTION = Assertion(operation=41, virtual_us=1_200_000, where="free_group_end", message="5120 > 4096")
-ASSERTED = {
-    "asserts": 1,
-    "first_assert": ASSERTION,
-    "first_finding": FINDING,
-    "findings": {"I1": 391},
-    "requests_finished": 0,
-    "marks": {},
-}
-
-
-def verdict_of(*patched, arms=("patched",), unpatched=(), **options):
-    results = {"patched": list(patched), "unpatched": list(unpatched)}
-    return make_verdict(
-        CONFIG, {arm: results[arm] for arm in arms}, arms=list(arms), launcher="local", **options
-    )
-
-
-def clean():
-    return [rank("patched", 0), rank("patched", 1)]
 
 
 def test_a_clean_arm_passes():
@@ -131,7 +74,6 @@ def test_a_failure_that_did_not_come_is_not_as_expected():
     assert (document["verdict"], document["as_expected"]) == ("pass", False)
 
 
-ERROR = RankError(operation=7, virtual_us=1, kind="KeyError", message="'a'\nb")
 FAILS = [
     {"findings": {"I1": 1}},
     {"asserts": 1, "first_assert": ASSERTION, "status": "asserted"},
@@ -169,15 +111,6 @@ def test_what_shows_nothing_is_unknown(fields, reason):
 def test_fail_outweighs_unknown(failing, doubtful, reason):
     document = verdict_of(rank("patched", 0, **failing), rank("patched", 1, **doubtful))
     assert document["verdict"] == "fail"
-
-
-def test_a_mark_that_no_rank_reached_is_unknown():
-    marks = {mark: count for mark, count in MARKS.items() if mark != "retracted"}
-    document = verdict_of(rank("patched", 0, marks=marks), rank("patched", 1, marks=marks))
-    assert document["verdict"] == "unknown"
-    assert document["coverage"]["missing"] == ["retracted"]
-    one = verdict_of(rank("patched", 0, marks=marks), rank("patched", 1))
-    assert one["verdict"] == "pass"
 
 
 def test_marks_count_only_in_arms_that_ran_to_their_end():
@@ -222,9 +155,3 @@ def test_the_document_is_json():
 
 def test_exit_codes():
     assert EXIT_CODES == {"pass": 0, "fail": 1, "unknown": 3}
-
-
-def test_ranks_with_the_same_reason_share_a_sentence():
-    trace = "Traceback (most recent call last):\n  File x\nMemoryError: no room\n"
-    lost = [rank("patched", number, "lost", message=trace) for number in range(2)]
-    assert verdict_of(*lost)["reasons"] == ["Arm patched: ranks 0, 1 lost: MemoryError: no room."]
