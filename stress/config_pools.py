@@ -7,7 +7,7 @@ workload is planned and its longest request is known.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
 from stress.config_schema import Config, ConfigError, Pool, Serving
 
@@ -33,10 +33,8 @@ def swa_pages_needed(pool: Pool, serving: Serving) -> int:
     return locked + max(window + chunk, decoded + 1)
 
 
-def full_pages_needed(
-    pool: Pool, serving: Serving, prompt: np.ndarray | int, output: np.ndarray | int
-) -> np.ndarray | int:
-    """FULL pages with which requests of `prompt` + `output` tokens are admitted and can decode to their end.
+def full_pages_needed(pool: Pool, serving: Serving, prompt: int, output: int) -> int:
+    """FULL pages with which a request of `prompt` + `output` tokens is admitted and can decode to its end.
 
     Admission keeps 0.3 x output back in whole pages, also when a request that was retracted comes again with
     what it has produced.
@@ -44,15 +42,16 @@ def full_pages_needed(
     page = pool.page_size
     decoding = -(-(prompt + output + (2 * serving.draft_tokens or 1)) // page) + 1
     admission = -(-(prompt + output) // page) - (-3 * output // (10 * page))
-    return np.maximum(decoding, admission)
+    return max(decoding, admission)
 
 
-def check_full_pool(config: Config, prompt: np.ndarray, output: np.ndarray) -> None:
-    """Raises ConfigError where a planned request, int64[requests] tokens each, can never run."""
-    pages = full_pages_needed(config.pool, config.serving, prompt, output)
-    longest = int(np.argmax(pages))
-    if pages[longest] > config.pool.full_pages:
+def check_full_pool(config: Config, requests: Iterable[tuple[int, int]]) -> None:
+    """Raises ConfigError where a planned request, (prompt, output) tokens, can never run."""
+    pages, prompt, output = max(
+        (full_pages_needed(config.pool, config.serving, *tokens), *tokens) for tokens in requests
+    )
+    if pages > config.pool.full_pages:
         raise ConfigError(
             f"pool.full_pages: {config.pool.full_pages} pages can't hold the longest request of the workload, "
-            f"{prompt[longest]} + {output[longest]} tokens; give at least {pages[longest]}"
+            f"{prompt} + {output} tokens; give at least {pages}"
         )

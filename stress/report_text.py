@@ -98,20 +98,47 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
     line.append(verdict, style=_STYLES.get(verdict, ""))
     line.append(f" ({expected})")
     console.print(line)
+    if verdict == "fail" and document["as_expected"] and "compare" not in document:
+        console.print("  exit 1: run reports the raw verdict; compare exits 0 where its test arm passes")
     for reason in document["reasons"]:
         _print_wrapped(console, reason, 2)
     missing = document["coverage"]["missing"]
     if missing:
         console.print(f"marks never reached: {', '.join(missing)}")
+    _print_exempt(console, document["coverage"].get("exempt") or {})
+    _print_replays(console, document.get("workload") or {})
     if "compare" in document:
         compared = document["compare"]
         outcome = compared["outcome"].replace("_", " ")
         console.print(f"compare  base {compared['base']}, test {compared['test']}: {outcome}")
+        if compared.get("reason"):
+            _print_wrapped(console, compared["reason"], 2)
     if "determinism" in document:
         digests = document["determinism"]["digests"]
         console.print(f"digests  {' and '.join(digests)}")
     else:
         console.print(f"digest  {document['digest']}")
+
+
+def _print_exempt(console: Console, exempt: dict[str, str]) -> None:
+    """Marks that the run was not held to, by their reason."""
+    by_reason: dict[str, list[str]] = {}
+    for mark, why in exempt.items():
+        by_reason.setdefault(why, []).append(mark)
+    for why, marks in by_reason.items():
+        _print_wrapped(console, f"marks not asked for: {', '.join(marks)} ({why})", 0)
+
+
+def _print_replays(console: Console, workload: dict[str, Any]) -> None:
+    """A trace that was played beyond its size."""
+    if workload.get("replays"):
+        sessions, replays = workload["sessions"], workload["replays"]
+        _print_wrapped(
+            console,
+            f"workload  {workload['trace']} has too few sessions for {workload['requests_planned']} requests: "
+            f"its {sessions} were played {replays} times more, as sessions of their own",
+            0,
+        )
 
 
 def _print_wrapped(console: Console, text: str, indent: int) -> None:

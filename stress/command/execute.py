@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from stress.command.options import RunOptions
-from stress.config import Config, ConfigError
+from stress.config import Config, ConfigError, blame
 
 INTERRUPTED = 130
 UNKNOWN = 3
@@ -60,12 +60,12 @@ def execute(
     """
     from stress.record import RunDirectory
 
-    requests = plan_requests(config)
+    planned = plan_workload(config, options.overrides)
     trees = resolve_trees(config, arms, options.launcher)
-    outcome = _execute_once(config, arms, options, options.out, requests, trees, finish)
+    outcome = _execute_once(config, arms, options, options.out, planned, trees, finish)
     if not options.verify_determinism or outcome.interrupted:
         return outcome
-    again = _execute_once(config, arms, options, str(outcome.run_dir / "again"), requests, trees, finish)
+    again = _execute_once(config, arms, options, str(outcome.run_dir / "again"), planned, trees, finish)
     digests = [outcome.document["digest"], again.document["digest"]]
     equal = digests[0] == digests[1] and not again.interrupted
     for number, digest in enumerate(digests, start=1):
@@ -94,18 +94,28 @@ def show(outcome: Outcome, as_json: bool) -> None:
     print_report(outcome.document, outcome.run_dir)
 
 
-def plan_requests(config: Config) -> int:
-    """Requests that an arm will start. Raises TraceError or WorkloadError."""
+def plan_workload(config: Config, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What an arm will be asked: {"trace", "requests_planned", "sessions", "replays", ...}, see Plan.contents.
+
+    Raises TraceError or WorkloadError, and ConfigError where the FULL pool can't hold a request; each names the
+    overrides that it is about.
+    """
+    from stress.config_pools import check_full_pool
+    from stress.workload.errors import WorkloadError
     from stress.workload.plan import build_plan
 
-    plan = build_plan(
-        config.workload,
-        config.serving,
-        seed=config.seed,
-        page_size=config.pool.page_size,
-        ranks=config.layout.dp_size,
-    )
-    return plan.n
+    try:
+        plan = build_plan(
+            config.workload,
+            config.serving,
+            seed=config.seed,
+            page_size=config.pool.page_size,
+            ranks=config.layout.dp_size,
+        )
+        check_full_pool(config, zip(plan.prompt_tokens.tolist(), plan.output_tokens.tolist(), strict=True))
+    except (ConfigError, WorkloadError) as error:
+        raise type(error)(blame(str(error), overrides)) from None
+    return {"trace": config.workload.trace, **plan.contents()}
 
 
 def _divergence(config: Config, arms: list[str], run_dir: Path) -> dict[str, Any] | None:
@@ -151,7 +161,7 @@ def _execute_once(
     arms: list[str],
     options: RunOptions,
     out: str | None,
-    requests: int,
+    planned: dict[str, Any],
     trees: dict[str, str],
     finish: Callable[[dict[str, Any]], None] | None,
 ) -> Outcome:
@@ -164,6 +174,7 @@ def _execute_once(
     manifest = build_manifest(
         config.to_dict(), seed=config.seed, launcher=options.launcher, devices=[config.layout.device]
     )
+    manifest["workload"] = planned
 
     def document_of(results: dict[str, Any], ended_early: str) -> dict[str, Any]:
         document = make_verdict(
@@ -173,6 +184,7 @@ def _execute_once(
             launcher=options.launcher,
             ended_early=ended_early,
             divergence=None if ended_early else _divergence(config, arms, run.path),
+            workload=planned,
         )
         if finish is not None:
             finish(document)
@@ -180,7 +192,9 @@ def _execute_once(
 
     record = RunRecord(run, manifest, document_of)
     record.begin()
-    results, ended_early, interrupted = _gather(config, arms, options, record, requests, trees)
+    results, ended_early, interrupted = _gather(
+        config, arms, options, record, planned["requests_planned"], trees
+    )
     try:
         document = record.end(results, ended_early)
     except KeyboardInterrupt:  # the only one: further signals are ignored

@@ -78,6 +78,20 @@ class Plan:
         """int64[], sorted, unique: the keys of all warm prefixes."""
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *self.warm_prefixes()]))
 
+    def contents(self) -> dict[str, int]:
+        """What is played of the trace. `replays`: plays of a session that was played before."""
+        sessions = self.page_keys.sessions
+        _, first = np.unique(self.session, return_index=True)  # one request of each play
+        of_play = np.searchsorted(sessions.session_stream, self.stream[first], side="right")
+        distinct = len(np.unique(of_play))
+        return {
+            "requests_planned": self.n,
+            "sessions": distinct,
+            "replays": len(of_play) - distinct,
+            "rows_skipped": self.rows_skipped,
+            "zero_outputs": self.zero_outputs,
+        }
+
     def _address(self, i: int) -> tuple[int, int, int, int]:
         return int(self.row[i]), int(self.stream[i]), int(self.session[i]), int(self.namespace[i])
 

@@ -1,6 +1,5 @@
 """The smallest pools that are taken: they are the ones that the message names, and they do for what is derived."""
 
-import numpy as np
 import pytest
 
 from stress.config import ConfigError, load_config
@@ -27,13 +26,13 @@ def test_the_smallest_swa_pool_that_is_taken_is_the_one_that_is_named(overrides,
 
 def test_the_longest_request_decides_on_the_full_pool():
     config = load_config("smoke", ["pool.full_pages=85"])
-    prompt, output = np.array([100, 5317, 5200]), np.array([10, 40, 2])
+    requests = [(100, 10), (5317, 40), (5200, 2)]
     # 5317 + 40 + 8 tokens are 84 pages of 64, and one for a chunk that goes over an edge
     assert full_pages_needed(config.pool, config.serving, 5317, 40) == 85
-    check_full_pool(config, prompt, output)
+    check_full_pool(config, requests)
     small = load_config("smoke", ["pool.full_pages=84"])
     with pytest.raises(ConfigError) as refused:
-        check_full_pool(small, prompt, output)
+        check_full_pool(small, requests)
     assert str(refused.value) == (
         "pool.full_pages: 84 pages can't hold the longest request of the workload, 5317 + 40 tokens; "
         "give at least 85"

@@ -231,3 +231,15 @@ def test_cancel_codes_are_those_of_the_serving_loop():
     codes = [{n: v for n, v in vars(one).items() if n.startswith("CANCEL_")} for one in (plan, request)]
     assert len(codes[0]) == 5
     assert codes[0] == codes[1]
+
+
+def test_contents_count_plays_beyond_the_trace():
+    plan = plan_of(FIXTURES / "mooncake.jsonl", requests=600)
+    plays = len(set(plan.session.tolist()))
+    contents = plan.contents()
+    assert contents["requests_planned"] == plan.n > 7
+    assert contents["sessions"] == 4
+    assert contents["replays"] == plays - 4 > 0
+    assert (contents["rows_skipped"], contents["zero_outputs"]) == (0, plan.zero_outputs)
+    generated = plan_of(requests=50).contents()
+    assert (generated["requests_planned"], generated["replays"]) == (50, 0)
