@@ -1,7 +1,7 @@
 """The options that `run` and `compare` share, and what they resolve to.
 
 `run_options` adds them to a command, which gets them as keywords; `RunOptions` holds them. Options of parts
-that are not there yet are refused before anything starts, in one line.
+that are not there yet are left out of the help and refused before anything starts, in one line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTIONS = (
         metavar="a.b=v",
         help="Override a key; v is TOML, or a bare word.",
     ),
-    click.option("--fault", "faults", multiple=True, metavar="F", help="Run the arms with a named fault."),
+    click.option("--fault", "faults", multiple=True, hidden=True),
     click.option(
         "--launcher",
         type=click.Choice(LAUNCHERS),
@@ -33,8 +33,8 @@ _OPTIONS = (
         help="What starts the ranks.",
     ),
     click.option("--seed", type=click.IntRange(0, SEED_MAX), help="Instead of the configuration's seed."),
-    click.option("--swarm", is_flag=True, help="Vary the configuration by the seed."),
-    click.option("--resume", metavar="RUN_DIR", help="Go on with an interrupted run."),
+    click.option("--swarm", is_flag=True, hidden=True),
+    click.option("--resume", hidden=True),
     click.option("--verify-determinism", is_flag=True, help="Run twice and compare the digests."),
     click.option("--out", metavar="DIR", help="The run directory; default: runs/CONFIG-TIME."),
     click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress on stderr."),
@@ -72,6 +72,8 @@ def resolve(config_name: str, options: RunOptions) -> Config:
         raise ConfigError("--swarm: not built yet; vary keys with --set and --seed")
     if options.resume is not None:
         raise ConfigError("--resume: runs in epochs are not built yet; start the run again without it")
+    if options.out == "":
+        raise ConfigError("--out: is empty; name a new directory, or leave it out")
     return load_config(config_name, list(options.overrides), options.seed)
 
 

@@ -13,12 +13,13 @@ LINE_EVERY_S = 10.0
 
 
 class LineProgress:
-    """A line an arm every ten seconds of wall time."""
+    """A line every ten seconds of wall time, unless it would be the one before."""
 
     def __init__(self, requests: int, stream: TextIO | None = None) -> None:
         self._requests = requests
         self._stream = stream or sys.stderr
         self._told_at = time.monotonic()
+        self._told = ""
 
     def __enter__(self) -> LineProgress:
         return self
@@ -29,9 +30,12 @@ class LineProgress:
     def __call__(self, state: Any) -> None:
         """`state` is the coordinator's ArmProgress."""
         now = time.monotonic()
-        if now - self._told_at >= LINE_EVERY_S:
-            self._told_at = now
-            print(f"{state.arm}: {describe(state, self._requests)}", file=self._stream, flush=True)
+        if now - self._told_at < LINE_EVERY_S:
+            return
+        line = f"{state.arm}: {describe(state, self._requests)}"
+        if line != self._told:
+            self._told_at, self._told = now, line
+            print(line, file=self._stream, flush=True)
 
 
 class BarProgress:
@@ -70,8 +74,14 @@ def make_progress(requests: int) -> LineProgress | BarProgress:
 
 def describe(state: Any, requests: int) -> str:
     """One arm's state in one line."""
-    return (
-        f"{state.requests_done}/{requests} requests, "
-        f"virtual {state.virtual_s_min:.0f}-{state.virtual_s_max:.0f} s, "
-        f"{state.ranks_ended} ranks ended, {state.asserts} asserts, {state.findings} findings"
-    )
+    if not state.requests_done and not state.virtual_s_max:
+        told = f"{state.ranks} ranks are starting"
+    else:
+        told = (
+            f"{state.requests_done}/{requests} requests, "
+            f"virtual {state.virtual_s_min:.0f}-{state.virtual_s_max:.0f} s, "
+            f"{state.ranks_ended} ranks ended, {state.asserts} asserts, {state.findings} findings"
+        )
+    if state.ranks_lost:
+        told += f", {state.ranks_lost} of {state.ranks} ranks lost"
+    return told

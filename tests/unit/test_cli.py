@@ -10,99 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_ranks import FINDING
 
-import stress.coordinator
-import stress.launch.contract
 from stress.cli import main
-from stress.coordinator import ArmProgress, Interrupted
 from stress.launch.contract import LaunchError
-from stress.result import Finding, RankResult
 
 ROOT = Path(__file__).resolve().parents[2]
-FINDING = Finding(
-    rule="I1",
-    pool="swa",
-    operation=40,
-    noticed=40,
-    virtual_us=900_000,
-    page=0,
-    message="page 0 returned 4 times",
-    history=["17 lent full page 391 to request 4 (linker load) [of 3]"],
-)
-
-
-class FakeLauncher:
-    name = "fake"
-    closed = 0
-
-    def close(self):
-        self.closed += 1
-
-
-class Ranks:
-    """Stands for the coordinator: gives each arm's ranks what `arms` says of it."""
-
-    def __init__(self, arms):
-        self.arms = arms
-        self.runs = []
-        self.launcher = FakeLauncher()
-
-    def __call__(self, config, arms, launcher, run_dir, progress, *, trees, on_interrupt):
-        self.runs.append((config, arms, run_dir))
-        results = {}
-        for arm in arms:
-            told = self.arms[arm]
-            if isinstance(told, BaseException):
-                raise Interrupted(results) if isinstance(told, KeyboardInterrupt) else told
-            results[arm] = [self._rank(config, arm, rank, told) for rank in range(config.layout.ranks)]
-            progress(
-                ArmProgress(
-                    arm=arm,
-                    ranks=config.layout.ranks,
-                    ranks_ended=0,
-                    ranks_lost=0,
-                    requests_done=1,
-                    virtual_s_min=0.0,
-                    virtual_s_max=1.0,
-                    findings=0,
-                    asserts=0,
-                )
-            )
-        return results
-
-    def _rank(self, config, arm, rank, told):
-        failing = {"findings": {"I1": 4}, "first_finding": FINDING} if told == "fail" else {}
-        return RankResult(
-            arm=arm,
-            rank=rank,
-            dp_rank=config.layout.dp_rank(rank),
-            attn_tp_rank=config.layout.attn_tp_rank(rank),
-            device="cpu",
-            pid=1,
-            status="lost" if told == "lost" else "finished",
-            requests_started=5,
-            requests_finished=5,
-            digest=f"{rank}" if told != "random" else f"{rank} {len(self.runs)}",
-            marks=dict.fromkeys(config.check.require, 1),
-            rules_watched=["I1"],
-            **failing,
-        )
-
-
-@pytest.fixture
-def ranks(monkeypatch, tmp_path):
-    """Call with what each arm's ranks show; works in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def fake(**arms):
-        fakes = Ranks({name.replace("__", "~"): told for name, told in arms.items()})
-        monkeypatch.setattr(stress.coordinator, "run_arms", fakes)
-        monkeypatch.setattr(stress.launch.contract, "make_launcher", lambda name, config: fakes.launcher)
-        return fakes
-
-    return fake
-
-
 SMOKE = ["smoke", "--set", "workload.requests=20", "--launcher", "inline"]
 
 
@@ -232,48 +145,6 @@ def test_a_defect_is_no_verdict(ranks, capsys):
     ranks(unpatched=KeyError("ours"))
     assert main(["run", *SMOKE]) == 3
     assert "KeyError: 'ours'" in capsys.readouterr().err
-
-
-MISTAKES = [
-    ([], "Missing command"),
-    (["foo"], "No such command 'foo'"),
-    (["run"], "Missing argument 'CONFIG'"),
-    (["run", "sed"], "choose seed, smoke"),
-    (["run", "smoke", "--wrong"], "No such option"),
-    (["run", "smoke", "--set", "nonsense"], "--set table.key=value"),
-    (["run", "smoke", "--set", "pool.pagesize=1"], "did you mean pool.page_size?"),
-    (["run", "smoke", "--arm", "petched"], "choose unpatched, patched"),
-    (["run", "smoke", "--fault", "F01"], "no named fault exists yet"),
-    (["run", "smoke", "--swarm"], "not built yet"),
-    (["run", "smoke", "--resume", "x"], "not built yet"),
-    (["run", "smoke", "--launcher", "slurm"], "'ray', 'local', 'inline'"),
-    (["run", "smoke", "--seed", "-3"], "--seed"),
-    (["run", "smoke", "--set", "workload.trace=bad.jsonl"], "bad.jsonl"),
-    (["run", "smoke", "--out", "full"], "overwrites nothing"),
-    (["compare", "smoke", "--base", "unpatched"], "Missing option '--test'"),
-    (["compare", "smoke", "--base", "a", "--test", "patched"], "choose unpatched, patched"),
-    (["repro", "--target", "sgl"], "there is reference"),
-    (["report", "nowhere"], "no run here"),
-    (["trace"], "Missing command"),
-    (["trace", "info", "nowhere.jsonl"], "nowhere.jsonl"),
-    (["trace", "info", "bad.jsonl", "--json"], "bad.jsonl"),
-]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "cure"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
-)
-def test_a_mistake_is_one_line_on_stderr(ranks, capsys, arguments, cure):
-    fakes = ranks()
-    Path("full").mkdir()
-    Path("full/file").touch()
-    Path("bad.jsonl").write_text("\x00\x01 no trace\n")
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.splitlines()) == 1
-    assert cure in printed.err
-    assert fakes.runs == []
 
 
 def test_repro_is_as_promised(capsys):

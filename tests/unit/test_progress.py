@@ -1,0 +1,56 @@
+"""Progress lines: one when something changed, none that repeats the one before, losses said."""
+
+import io
+
+import pytest
+
+from stress.command import progress
+from stress.command.progress import LineProgress, describe
+from stress.coordinator import ArmProgress
+
+
+def state(**fields):
+    values = {
+        "arm": "patched",
+        "ranks": 8,
+        "ranks_ended": 0,
+        "ranks_lost": 0,
+        "requests_done": 0,
+        "virtual_s_min": 0.0,
+        "virtual_s_max": 0.0,
+        "findings": 0,
+        "asserts": 0,
+    }
+    return ArmProgress(**{**values, **fields})
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Wall time in seconds, set by the test."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_line_that_says_nothing_new_is_not_printed(clock):
+    stream = io.StringIO()
+    lines = LineProgress(100, stream)
+    for second, told in (
+        (5, state()),
+        (11, state()),
+        (22, state()),
+        (33, state(requests_done=7)),
+        (34, state()),
+    ):
+        clock[0] = float(second)
+        lines(told)
+    assert stream.getvalue().splitlines() == [
+        "patched: 8 ranks are starting",
+        "patched: 7/100 requests, virtual 0-0 s, 0 ranks ended, 0 asserts, 0 findings",
+    ]
+
+
+def test_lost_ranks_are_said():
+    assert describe(state(ranks_lost=2), 100) == "8 ranks are starting, 2 of 8 ranks lost"
+    told = describe(state(requests_done=5, virtual_s_max=3.0, ranks_ended=3, ranks_lost=1), 100)
+    assert told.endswith("3 ranks ended, 0 asserts, 0 findings, 1 of 8 ranks lost")
