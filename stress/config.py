@@ -51,6 +51,7 @@ __all__ = [
     "load_config",
 ]
 
+OVERRIDE_CHARACTERS = 400
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAMED_KEY = re.compile(r"\b[a-z_]+\.[a-z_]+(?:\.[a-z_]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
@@ -77,7 +78,7 @@ def load_config(name_or_path: str, overrides: list[str] | None = None, seed: int
     source, text = _read(name_or_path)
     try:
         data = msgspec.toml.decode(text.removeprefix(_BYTE_ORDER_MARK))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: no UTF-8, or an integer of 5,000 digits
         raise ConfigError(f"{source}: not TOML: {' '.join(str(error).split())}; correct that line") from None
     except RecursionError:
         raise ConfigError(f"{source}: its values are nested too deeply; write them flat") from None
@@ -139,7 +140,9 @@ def _read(name_or_path: str) -> tuple[str, bytes]:
 
 
 def _how(override: str) -> str:
-    return f"--set {' '.join(override.split())}"
+    """How a message calls an override: on one line, and not endless."""
+    line = f"--set {' '.join(override.split())}"
+    return line if len(line) <= OVERRIDE_CHARACTERS else f"{line[:OVERRIDE_CHARACTERS]}..."
 
 
 def _override(data: dict[str, Any], override: str) -> tuple[str, str]:
@@ -166,8 +169,8 @@ def _value(text: str, how: str) -> Any:
         if list(data) == ["value"]:
             return data["value"]
     except RecursionError:
-        raise ConfigError(f"{how[:80]}...: the value is nested too deeply; write it flat") from None
-    except msgspec.DecodeError:
+        raise ConfigError(f"{how}: the value is nested too deeply; write it flat") from None
+    except (msgspec.DecodeError, ValueError):
         if _BARE_WORD.match(text):
             return text
     raise ConfigError(f'{how}: the value is not TOML; write a number, true, [list], "text" or a bare word')
