@@ -14,7 +14,9 @@ import traceback
 import click
 
 from stress.command.compare import compare
+from stress.command.doctor import doctor
 from stress.command.interrupt import interruptible
+from stress.command.nightly import nightly
 from stress.command.report import report
 from stress.command.repro import repro
 from stress.command.run import run
@@ -36,7 +38,7 @@ def kvstress() -> None:
     """
 
 
-for _command in (run, compare, repro, trace, target, report):
+for _command in (run, compare, nightly, repro, trace, target, report, doctor):
     kvstress.add_command(_command)
 
 
