@@ -1,4 +1,4 @@
-# make run | test | lint | format | clean. They make the environment in .venv when it is missing.
+# make run | test | gpu-check | lint | format | clean. They make the environment in .venv when it is missing.
 # make run VENV=DIR uses an existing environment as it is and installs nothing into it.
 
 VENV ?= .venv
@@ -13,13 +13,18 @@ READY := $(if $(filter .venv,$(VENV)),$(STAMP),foreign-venv)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test lint format clean foreign-venv
+.PHONY: run test gpu-check lint format clean foreign-venv
 
 run: $(READY)
 	$(PY) -m stress compare $(CONFIG) --base unpatched --test patched $(ARGS)
 
 test: $(READY)
 	$(PY) -m pytest $(ARGS)
+
+# On a machine with a CUDA or ROCm device, with the torch that it needs: make gpu-check VENV=DIR. The script's own exit
+# codes are 0, 1 and 3 (no device); make turns the last two into its 2.
+gpu-check: $(READY)
+	PYTHONPATH=. $(PY) scripts/gpu_check.py
 
 lint: $(READY)
 	$(PY) -m ruff check .

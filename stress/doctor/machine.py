@@ -17,7 +17,7 @@ from stress.doctor.check import Check, State
 from stress.target.cache import targets_folder
 
 GIB = 1 << 30
-# Measured: eight local ranks take 0.4 GiB together, eight Ray actors 2.5 GiB and the cluster's daemons 1 GiB.
+# Measured: eight local ranks take 0.4 GiB together, eight Ray actors 2.5 GiB; the cluster's daemons come on top.
 MEMORY_LOCAL_GIB, MEMORY_RAY_GIB = 1.0, 4.0
 SHM_GIB = 0.125  # the object store of a run's own cluster, stress.launch.ray_cluster.OBJECT_STORE_BYTES
 DISK_GIB = 1.0
