@@ -53,8 +53,10 @@ def problems(cache: PrefixCache) -> list[str]:
     """All breaches of the tree's contract, one line each."""
     nodes = nodes_below(cache.root)
     found: list[str] = []
+    if len({node.last_use for node in nodes}) != len(nodes):
+        found.append("last use: two nodes have the same tick")
     for node in nodes:
-        found += _structure_problems(node, cache.root)
+        found += _structure_problems(node)
         found += _lock_problems(node)
     if cache.root.full_lock or cache.root.swa_lock or cache.root.swa_live:
         found.append("root: it is locked or SWA live; the empty prefix has no pages")
@@ -66,11 +68,11 @@ def problems(cache: PrefixCache) -> list[str]:
         found.append(f"counters: {cache.counts()} and the nodes sum to {expected}")
     found += _receipt_problems(cache, nodes)
     found += cache.full_queue.problems(nodes, "full")
-    found += cache.swa_queue.problems(nodes, "swa")
+    found += cache.swa_recency.problems(nodes)
     return found
 
 
-def _structure_problems(node: PrefixNode, root: PrefixNode) -> list[str]:
+def _structure_problems(node: PrefixNode) -> list[str]:
     found = []
     parent, pages = node.parent, len(node.pages)
     if not pages:
@@ -81,8 +83,6 @@ def _structure_problems(node: PrefixNode, root: PrefixNode) -> list[str]:
         found.append(f"{node!r}: its parent does not list it")
     elif node.start != parent.end:
         found.append(f"{node!r}: it starts at {node.start} and its parent ends at {parent.end}")
-    elif parent is not root and parent.last_use <= node.last_use:
-        found.append(f"{node!r}: used at {node.last_use}, after its parent's {parent.last_use}")
     return found
 
 
@@ -96,8 +96,6 @@ def _lock_problems(node: PrefixNode) -> list[str]:
         found.append(
             f"{node!r}: {node.swa_lock} SWA locks and {node.full_lock} FULL locks; SWA never exceeds FULL"
         )
-    if node.swa_lock and not node.swa_live:
-        found.append(f"{node!r}: {node.swa_lock} SWA locks on a tombstone")
     return found
 
 

@@ -1,10 +1,10 @@
 """One node of the page-granular prefix tree, and the records the tree hands out.
 
 A node owns the pages `[start, end)` of every prefix that passes through it. Keys are kept as raw bytes, eight
-a page, so that comparing a whole node is one memcmp. One bit a node besides: `swa_live` says that its pages
-have window slots; False is an SWA tombstone. `last_use` is a tick that only grows; a parent's is above its
-child's. A split gives the FRONT half to a new node: whoever holds the old node still holds the same deep end.
-Differs from upstream on purpose: ticks stand in for linked LRU lists, so that touching a node is one store.
+a page, so that comparing a whole node is one memcmp. `swa_live` says that its pages have window slots; False is
+an SWA tombstone. `backed_up`: its pages are in the external store or on their way there. `last_use` is a tick
+that only grows and orders FULL eviction; `older` and `newer` link the nodes that are SWA live in order of use.
+A split gives the FRONT half to a new node: whoever holds the old node still holds the same deep end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ class PrefixNode:
     """A run of pages with one SWA state. `full_lock` and `swa_lock` count the receipts that cover it."""
 
     __slots__ = (
+        "backed_up",
         "children",
         "end",
         "full_lock",
         "key_bytes",
         "last_use",
+        "newer",
         "node_id",
+        "older",
         "pages",
         "parent",
         "start",
@@ -62,6 +65,9 @@ class PrefixNode:
         self.full_lock = 0
         self.swa_lock = 0
         self.last_use = 0
+        self.backed_up = False
+        self.older: PrefixNode | None = None
+        self.newer: PrefixNode | None = None
 
     @property
     def keys(self) -> np.ndarray:
@@ -97,7 +103,7 @@ class PrefixNode:
             self.pages[:pages],
             self.swa_live,
         )
-        front.full_lock, front.swa_lock, front.last_use = self.full_lock, self.swa_lock, self.last_use
+        front.full_lock, front.swa_lock, front.backed_up = self.full_lock, self.swa_lock, self.backed_up
         self.parent.children[front.first_key] = front
         self.key_bytes = self.key_bytes[pages * KEY_BYTES :]
         self.pages = self.pages[pages:]
@@ -115,12 +121,13 @@ class Match(NamedTuple):
     """The longest usable cached prefix of a key list.
 
     pages: FULL page ids, int64[n]. node: its deep end, to be locked. swa_from: index of the first page of the
-    SWA-live run that ends the hit; n if its last page is a tombstone.
+    SWA-live run that ends the hit; n if its last page is a tombstone. known: pages that FULL alone would hit, >= n.
     """
 
     pages: np.ndarray
     node: PrefixNode
     swa_from: int
+    known: int
 
 
 class Inserted(NamedTuple):
@@ -144,8 +151,8 @@ class Inserted(NamedTuple):
 class Evicted(NamedTuple):
     """One victim. pages: its FULL ids, int64[n].
 
-    component "full": the node is gone, and its SWA slots with it if swa_live.
-    component "swa": the node stays as a tombstone, and only its SWA slots go.
+    component "full": the node is gone, and its SWA slots with it if swa_live; also for a leaf that `evict_swa`
+    takes. component "swa": the node stays as a tombstone, and only its SWA slots go.
     """
 
     pages: np.ndarray
@@ -157,8 +164,8 @@ class Evicted(NamedTuple):
 class Lock:
     """A receipt: FULL is locked on the path from `node` to the root, SWA on the pages `[swa_floor, depth)`.
 
-    The range is fixed when the lock is taken: nodes may split and tombstones may come back to life below
-    `swa_floor` before it is released (sgl-project/sglang#24972).
+    The range is fixed when the lock is taken: nodes may split, and parts may be evicted or come back to life,
+    before it is released (sgl-project/sglang#24972).
     """
 
     serial: int

@@ -1,21 +1,23 @@
 """The structure under the prefix cache: nodes, page counters, recency and victims. It knows no lock receipts.
 
-Must hold: a node has pages of one SWA state; a parent is used later than its child; every unlocked leaf is in
-the FULL queue and every SWA-live node without an SWA lock in the SWA queue; the counters equal `recount()`.
+Must hold: a node has pages of one SWA state; every unlocked leaf is in the FULL queue, every SWA-live node in the
+list of SWA recency, and nothing else in the list; the counters equal `recount()`.
 The tree owns page ids, not memory: eviction says which pages to free, one victim at a time, and the caller
 frees them before the next victim is chosen, as upstream applies each step's frees first.
-Differs from upstream on purpose: a leaf whose SWA part is evicted keeps its FULL part.
+FULL goes by last use, leaves first. SWA goes by its own recency, which only the last window of what was used
+renews: a leaf that may go goes whole, an inner node becomes a tombstone (sglang `SWAComponent`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from allocator import prefix_audit
 from allocator.prefix_evict import EvictionQueue
 from allocator.prefix_node import KEY_BYTES, Evicted, PageCounts, PrefixNode
+from allocator.prefix_recency import SWARecency
 
 NO_PAGES = np.empty(0, dtype=np.int64)
 NO_PAGES.flags.writeable = False
@@ -28,7 +30,8 @@ class PrefixTree:
     pages, `nodes_split` and `pages_recovered` since the start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window_pages: int) -> None:
+        self.window_pages = window_pages
         self.root = PrefixNode(0, None, 0, b"", NO_PAGES, False)
         self.full_evictable = self.full_protected = 0
         self.swa_evictable = self.swa_protected = 0
@@ -36,7 +39,7 @@ class PrefixTree:
         self._next_node_id = 1
         self._tick = 0
         self.full_queue = EvictionQueue(_is_unlocked_leaf)
-        self.swa_queue = EvictionQueue(_is_unlocked_swa)
+        self.swa_recency = SWARecency(self.root)
 
     def _walk(self, keys: np.ndarray) -> tuple[list[PrefixNode], int]:
         """The nodes that `keys` hits, root side first, and the hit's page depth, maybe inside the last."""
@@ -60,20 +63,39 @@ class PrefixTree:
             path[-1] = self._split(path[-1], end)
 
     def _split(self, node: PrefixNode, at: int) -> PrefixNode:
-        """Splits at page depth `at` and returns the new front half. The caller touches the front half."""
+        """Splits at page depth `at` and returns the new front half.
+
+        Both halves count as used now; in SWA recency the front half stands right behind the deep one, which
+        keeps its place (sglang `_split_node`).
+        """
         front = node.split_front(self._take_node_id(), at - node.start)
         self.nodes_split += 1
-        if front.swa_live and not front.swa_lock:
-            self.swa_queue.push(front)
+        self._touch((front, node))
+        if front.swa_live:
+            self.swa_recency.add_just_older(front, node)
         return front
 
-    def _touch(self, path: list[PrefixNode]) -> None:
-        """Marks a path that starts at the root as used, leaf first, so that a parent is above its child."""
+    def _touch(self, nodes: Iterable[PrefixNode]) -> None:
+        """Marks nodes as used, the last one latest: for the order of FULL eviction."""
         tick = self._tick
-        for node in reversed(path):
+        for node in nodes:
             tick += 1
             node.last_use = tick
         self._tick = tick
+
+    def _renew_window(self, node: PrefixNode) -> None:
+        """Makes what a window and a page before the end of `node` touch the newest SWA parts, `node` the newest.
+
+        What lies further ahead keeps its place, so that it can be evicted (sglang
+        `reset_node_and_window_ancestors_mru`).
+        """
+        above, end = [], node.end
+        while node is not self.root and end - node.end <= self.window_pages:
+            if node.swa_live:
+                above.append(node)
+            node = node.parent
+        for node in reversed(above):
+            self.swa_recency.renew(node)
 
     def _take_node_id(self) -> int:
         self._next_node_id += 1
@@ -85,19 +107,23 @@ class PrefixTree:
         """Hangs a new unlocked leaf below `parent`."""
         node = PrefixNode(self._take_node_id(), parent, start, key_bytes, pages, swa_live)
         parent.children[node.first_key] = node
+        self._touch((node,))
         self.full_evictable += len(pages)
         self.full_queue.push(node)
         if swa_live:
             self.swa_evictable += len(pages)
-            self.swa_queue.push(node)
+            self.swa_recency.add_newest(node)
         return node
 
     def _recover(self, node: PrefixNode, caller_pages: np.ndarray) -> None:
         """Marks a tombstone as SWA live. Its FULL pages stay: `caller_pages` only lend their SWA peers."""
         node.swa_live = True
         self.pages_recovered += len(caller_pages)
-        self.swa_evictable += node.end - node.start
-        self.swa_queue.push(node)
+        if node.swa_lock:
+            self.swa_protected += node.end - node.start
+        else:
+            self.swa_evictable += node.end - node.start
+        self.swa_recency.add_newest(node)
 
     def evict_full(self, need_pages: int) -> Iterator[Evicted]:
         """Removes unlocked leaves, least recently used first, until `need_pages` FULL pages or all went.
@@ -109,10 +135,14 @@ class PrefixTree:
             yield self._remove_leaf(node)
 
     def evict_swa(self, need_pages: int) -> Iterator[Evicted]:
-        """Turns SWA-live nodes, inner ones too, into tombstones, least recently used first; also lazy."""
-        while need_pages > 0 and (node := self.swa_queue.pop()) is not None:
+        """Takes SWA parts, least recently used first; also lazy.
+
+        A leaf without any lock goes whole, FULL too; another node becomes a tombstone (sglang
+        `SWAComponent._evict_device_next_node`).
+        """
+        while need_pages > 0 and (node := self.swa_recency.oldest_unlocked()) is not None:
             need_pages -= len(node.pages)
-            yield self._tombstone(node)
+            yield self._remove_leaf(node) if _is_unlocked_leaf(node) else self._tombstone(node)
 
     def _remove_leaf(self, node: PrefixNode) -> Evicted:
         parent, pages, swa_live = node.parent, len(node.pages), node.swa_live
@@ -121,12 +151,14 @@ class PrefixTree:
         self.full_evictable -= pages
         if swa_live:
             self.swa_evictable -= pages
+            self.swa_recency.remove(node)
         if parent is not self.root and not parent.children and not parent.full_lock:
             self.full_queue.push(parent)
         return Evicted(node.pages, swa_live, "full")
 
     def _tombstone(self, node: PrefixNode) -> Evicted:
         node.swa_live = False
+        self.swa_recency.remove(node)
         self.swa_evictable -= len(node.pages)
         return Evicted(node.pages, True, "swa")
 
@@ -150,7 +182,3 @@ class PrefixTree:
 def _is_unlocked_leaf(node: PrefixNode) -> bool:
     # A removed node has no parent; an entry that it left in a queue must not bring it back.
     return not node.children and not node.full_lock and node.parent is not None
-
-
-def _is_unlocked_swa(node: PrefixNode) -> bool:
-    return node.swa_live and not node.swa_lock and node.parent is not None

@@ -1,7 +1,7 @@
-"""The prefix cache against a brute-force model, with two mutants that the same machine must catch.
+"""The prefix cache against a brute-force model, with mutants that the same machine must catch.
 
-The model (prefix_oracle.py) predicts hits, page ids, page ranges, lock counts, counters and the exact victims of
-an eviction.
+The model (prefix_oracle.py) predicts hits, page ids, page ranges, lock counts, counters, the order of SWA recency
+and the exact victims of an eviction.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class PrefixMachine(RuleBasedStateMachine):
         found = self.cache.match(self.keys(tokens))
         assert found.pages.tolist() == [self.model.page[p] for p in prefixes(hit)]
         assert (found.node.end, found.swa_from) == (len(hit), self.model.swa_from(hit))
+        assert found.known == self.model.known(tokens)
         if lock:
             self.held.append((self.cache.lock(found.node, holder), self.model.lock(hit)))
 
@@ -99,10 +100,7 @@ class PrefixMachine(RuleBasedStateMachine):
     @rule(component=st.sampled_from(["full", "swa"]), need=st.integers(1, 6))
     def evict(self, component: str, need: int) -> None:
         evict = self.cache.evict_full if component == "full" else self.cache.evict_swa
-        victims = []
-        for victim in evict(need):
-            assert victim.component == component
-            victims.append((victim.pages.tolist(), victim.swa_live))
+        victims = [(v.pages.tolist(), v.swa_live, v.component) for v in evict(need)]
         assert victims == self.model.evict(component, need)
 
     @invariant()
@@ -121,9 +119,14 @@ class PrefixMachine(RuleBasedStateMachine):
             p: (model.page[p], model.live[p], model.full_locks[p], model.swa_locks[p]) for p in model.page
         }
         locked = sum(1 for p in model.page if model.full_locks[p])
-        swa_locked = sum(1 for p in model.page if model.swa_locks[p])
+        swa_locked = sum(1 for p in model.page if model.swa_locks[p] and model.live[p])
         live = sum(model.live.values())
         assert self.cache.counts() == (len(seen) - locked, locked, live - swa_locked, swa_locked)
+        recency = self.cache.swa_recency
+        nodes = [node := recency.sentinel.older] if model.recency else []
+        while nodes and (node := node.older) is not recency.sentinel:
+            nodes.append(node)
+        assert [self.tokens_of(n.keys)[: n.end] for n in nodes] == model.recency
         holders = {h: list(receipts.values()) for h, receipts in self.cache.holders.items()}
         assert holders == {h: mine for h in "ab" if (mine := [r for r, _ in self.held if r.holder == h])}
 
@@ -140,6 +143,29 @@ class UnlockWalksLiveNodes(PrefixCache):
         while node.swa_live and receipt.depth - node.end < self.window_pages:
             self._drop_swa_lock(node, receipt)
             node = node.parent
+
+
+class RenewsTheWholePath(PrefixCache):
+    """A use renews the SWA recency of the whole prefix, so that what no window touches is never the oldest."""
+
+    def _renew_window(self, node) -> None:
+        path = []
+        while node is not self.root:
+            path.append(node)
+            node = node.parent
+        for node in reversed(path):
+            if node.swa_live:
+                self.swa_recency.renew(node)
+
+
+class SplitMakesTheFrontNewest(PrefixCache):
+    """A split puts the front half at the head of SWA recency, where upstream puts it behind the deep half."""
+
+    def _split(self, node, at):
+        front = super()._split(node, at)
+        if front.swa_live:
+            self.swa_recency.renew(front)
+        return front
 
 
 class RecoveryReplacesPages(PrefixCache):
@@ -173,7 +199,12 @@ def test_cache_equals_the_model(machine: type[PrefixMachine]) -> None:
 
 @pytest.mark.parametrize(
     ("mutant", "symptom"),
-    [(UnlockWalksLiveNodes, (LockError, AssertionError)), (RecoveryReplacesPages, AssertionError)],
+    [
+        (UnlockWalksLiveNodes, (LockError, AssertionError)),
+        (RecoveryReplacesPages, AssertionError),
+        (RenewsTheWholePath, AssertionError),
+        (SplitMakesTheFrontNewest, AssertionError),
+    ],
 )
 def test_the_model_catches_a_mutant(mutant: type[PrefixCache], symptom) -> None:
     machine = type("Mutant", (PrefixMachine,), {"cache_class": mutant})

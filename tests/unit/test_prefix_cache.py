@@ -21,14 +21,14 @@ def test_an_empty_tree_hits_the_root_and_its_lock_covers_nothing() -> None:
 
 def test_a_hit_inside_a_node_splits_it_and_the_old_node_keeps_the_deep_end() -> None:
     cache = PrefixCache(2, False)
-    deep = put(cache, [1, 2, 3, 4], [11, 12, 13, 14]).node
+    deep = put(cache, [1, 2, 3, 4], [11, 12, 13, 14], [0, 0, 0, 0]).node
     receipt = cache.lock(deep, "r1")
     hit = cache.match(ids(1, 2, 9))
     assert hit.pages.tolist() == [11, 12]
     assert (deep.start, deep.end, deep.parent) == (2, 4, hit.node)
     assert (hit.node.full_lock, hit.node.swa_lock) == (1, 1), "the front half is under the same receipt"
     cache.unlock(receipt)
-    assert cache.counts() == (4, 0, 4, 0) and cache.check_integrity() == []
+    assert cache.counts() == (4, 0, 0, 0) and cache.check_integrity() == []
     assert cache.nodes_split == 1
 
 
@@ -47,25 +47,28 @@ def test_negative_keys_are_keys_like_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("live", "window", "hit"),
+    ("live", "window", "hit", "open_hit"),
     [
-        ([1, 1, 1, 1], 2, 4),
-        ([1, 1, 1, 0], 2, 3),
-        ([0, 0, 1, 1], 2, 4),
-        ([1, 1, 0, 1], 2, 2),  # the last run is shorter than the window
-        ([1, 0, 0, 1], 2, 1),  # a whole prefix that is shorter than the window counts
-        ([0, 1, 0, 1], 2, 0),
-        ([0, 0, 0, 0], 1, 0),
+        ([1, 1, 1, 1], 2, 4, 4),
+        ([1, 1, 1, 0], 2, 3, 4),
+        ([0, 0, 1, 1], 2, 4, 4),
+        ([1, 1, 0, 1], 2, 2, 3),  # the last run is shorter than the window
+        ([1, 0, 0, 1], 2, 1, 3),  # a whole prefix that is shorter than the window counts
+        ([0, 1, 0, 1], 2, 0, 3),
+        ([0, 0, 0, 0], 1, 0, 4),
     ],
 )
-def test_a_gated_hit_ends_behind_a_live_window(live: list[int], window: int, hit: int) -> None:
+def test_a_hit_ends_behind_a_live_window_or_without_the_gate_with_a_tombstone(
+    live: list[int], window: int, hit: int, open_hit: int
+) -> None:
     gated, open_ = PrefixCache(window, True), PrefixCache(window, False)
     for cache in (gated, open_):
         put(cache, [1, 2, 3, 4], [11, 12, 13, 14], live)
-    assert gated.match(ids(1, 2, 3, 4)).pages.tolist() == [11, 12, 13, 14][:hit]
+    found = gated.match(ids(1, 2, 3, 4))
+    assert found.pages.tolist() == [11, 12, 13, 14][:hit] and found.known == 4
     found = open_.match(ids(1, 2, 3, 4))
-    assert len(found.pages) == 4
-    assert all(live[found.swa_from :]) and (found.swa_from == 0 or not live[found.swa_from - 1])
+    assert len(found.pages) == open_hit and found.known == 4
+    assert all(live[found.swa_from : open_hit]) and (found.swa_from == 0 or not live[found.swa_from - 1])
 
 
 def test_an_insert_keeps_the_trees_page_and_reports_the_callers_copy() -> None:
@@ -85,8 +88,9 @@ def test_a_recovery_splits_at_its_borders_and_never_replaces_a_full_page() -> No
     assert done.pages.tolist() == [11, 12, 13, 14]
     assert (done.recovered, done.duplicates) == ([(1, 3)], [(0, 1), (3, 4)])
     assert cache.swa_live_pages().tolist() == [12, 13] and cache.pages_recovered == 2
-    assert cache.counts() == (0, 4, 2, 0) and cache.check_integrity() == []
+    assert cache.counts() == (0, 4, 0, 2) and cache.check_integrity() == []  # the lock covers what comes back
     cache.unlock(receipt)
+    assert cache.counts() == (4, 0, 2, 0)
     assert cache.check_integrity() == []
 
 
@@ -106,10 +110,11 @@ def test_protected_pages_are_never_duplicates() -> None:
 
 
 def test_an_unlock_leaves_alone_what_was_revived_after_its_lock() -> None:
-    """sgl-project/sglang#24972: `a` found a tombstone and locked no SWA; `b` locked it once it was live."""
+    """sgl-project/sglang#24972: `a` locked a tombstone; `b` locked it once it was live."""
     cache = PrefixCache(2, False)
     node = put(cache, [1, 2], [11, 12], [0, 0]).node
     first = cache.lock(node, "a")
+    assert (node.swa_lock, cache.counts()) == (1, (0, 2, 0, 0))
     put(cache, [1, 2], [51, 52], [1, 1])
     second = cache.lock(node, "b")
     cache.unlock(first)
@@ -117,6 +122,14 @@ def test_an_unlock_leaves_alone_what_was_revived_after_its_lock() -> None:
     assert gone(cache.evict_swa(9)) == []
     cache.unlock(second)
     assert gone(cache.evict_swa(9)) == [[11, 12]]
+
+
+def test_a_new_live_suffix_is_cut_so_that_a_lock_pins_one_window() -> None:
+    cache = PrefixCache(2, False)
+    done = put(cache, [1, 2, 3, 4, 5, 6], [11, 12, 13, 14, 15, 16], [0, 1, 1, 1, 1, 1])
+    assert done.adopted == [(0, 1), (1, 4), (4, 6)]
+    cache.lock(done.node, "a")
+    assert cache.counts() == (0, 6, 3, 2) and cache.check_integrity() == []
 
 
 def test_the_swa_lock_covers_one_window_of_whole_nodes_and_can_go_early() -> None:

@@ -135,10 +135,12 @@ def test_copies_of_cached_pages_go_back():
 def test_a_page_aligned_prompt_asked_again_recovers_a_tombstone():
     target = engine("filter-per-group", "linker.enabled=false")
     prefill(target, spec(1, KEYS, 20 * PAGE))
+    page = int(target.table(1)[19])
     finish(target, 1)
-    target.evict(0, 128 * PAGE)
-    page = int(target.cached_pages().max())
-    assert target.counts()["swa"][1] == 128
+    prefill(target, spec(3, KEYS, 22 * PAGE))
+    finish(target, 3)
+    target.evict(0, 2 * PAGE)  # pages 18 and 19, which are used no more than the two behind them
+    assert target.counts()["swa"][1:] == (126, 2, 0)
     admission = prefill(target, spec(2, KEYS, 20 * PAGE))
     assert admission.cached == 19 * PAGE  # the last page is computed anew: it gives the first logits
     assert target.marks()["tombstone_recovered"] == 1

@@ -136,7 +136,10 @@ class Memory:
         self.step = "SWA eviction"
         if swa_pages > 0 and self.paged_swa:
             for victim in self.cache.evict_swa(swa_pages):
-                self.allocator.free_swa_segment(self.whole_slots(victim.pages), start_pos=0)
+                if victim.component == "full":
+                    self._free_leaf(victim)
+                else:
+                    self.allocator.free_swa_segment(self.whole_slots(victim.pages), start_pos=0)
         self.step = step
 
     def _free_leaf(self, victim: Evicted) -> None:
