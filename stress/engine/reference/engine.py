@@ -15,6 +15,7 @@ from linker.direct import DirectLinker
 from stress.check.event import EdgeShape, PoolShape
 from stress.engine.contract import Admission, RequestSpec, Room
 from stress.engine.reference.external import External
+from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import (
     EVICTION_INTERVAL_TOKENS,
@@ -26,6 +27,7 @@ from stress.engine.reference.publish import (
 from stress.engine.reference.row import NO_PAGES, Row
 
 NEVER = 1 << 62
+OURS = Habits()
 
 
 class ReferenceEngine:
@@ -43,11 +45,12 @@ class ReferenceEngine:
         max_rows: int,
         spare_pages: int,
         ring: SWARing | None = None,
-        cursor_moved: bool = False,
+        habits: Habits = OURS,
     ) -> None:
         self.now_us = 0
         self.memory = memory
-        self.external = External(memory, linker, cursor_moved=cursor_moved)
+        self.habits = habits
+        self.external = External(memory, linker, habits)
         self.ring = ring
         self.max_rows = max_rows
         self.spare_pages = spare_pages
@@ -86,15 +89,15 @@ class ReferenceEngine:
         row.append(match.pages)
         row.committed = row.allocated = row.protected = row.held * self.page_size
         row.swa_from = match.swa_from * self.page_size
+        if match.known > row.held:
+            row.branch = match.known * self.page_size
         cached, ready_us = row.committed, self.now_us
         if memory.room()[0] < spec.prompt_tokens - cached + spare:
             return self._refuse(row)
         pages = self.external.restorable(keys, row.held)
         if pages:
-            due_us = self.external.load_back(row, pages, self.now_us)
-            if due_us is None:
-                return self._refuse(row)
-            ready_us = due_us
+            # Without room for the load its tokens are computed, as upstream falls back.
+            ready_us = self.external.load_back(row, pages, self.now_us) or ready_us
         if self.ring is not None:
             row.ring_row = self.ring.acquire(rid, row.committed)
         self._rows[rid] = row
@@ -106,7 +109,10 @@ class ReferenceEngine:
     # Slots
 
     def extend(self, rows: list[tuple[int, int]]) -> bool:
-        return self.memory.lengthen([(self._rows[rid], upto) for rid, upto in rows], "prompt")
+        if not self.memory.lengthen([(self._rows[rid], upto) for rid, upto in rows], "prompt"):
+            return False
+        self.external.start_loads()
+        return True
 
     def reserve(self, rows: list[tuple[int, int]]) -> bool:
         targets = []
@@ -141,8 +147,12 @@ class ReferenceEngine:
         self._publish(rid, finished=False)
 
     def _publish(self, rid: int, *, finished: bool) -> None:
-        row = self._rows[rid]
-        self.external.offload(row, publish(self.memory, row, finished=finished), self.now_us)
+        row, external = self._rows[rid], self.external
+        end = publish(self.memory, row, finished=finished)
+        if finished or self.habits.checkpoint_stores:
+            external.offload(rid, end, self.now_us)
+        if not finished and self.habits.matches_after_insert:
+            external.match_again(row)
 
     def evict_windows(self, rids: list[int]) -> None:
         self.memory.allocator.free_group_begin()
@@ -188,7 +198,7 @@ class ReferenceEngine:
             self.external.linker.learn(additions)
 
     def pending_us(self) -> int | None:
-        return self.external.linker.next_due_us() if self.external.linker else None
+        return self.external.pending_us(self.now_us)
 
     # What may be read
 

@@ -1,32 +1,41 @@
-"""The linker's side of the reference engine: what can be restored, loads into rows, offloads of new pages.
+"""The linker's side of the reference engine: what can be restored, loads into rows, offloads of new nodes.
 
 A load's slots are private to the request until its first checkpoint inserts them (upstream since 0.5.22). With
 a linker that skips SWA they have no peers; otherwise the pages of the window get SWA pages and the cursor stands
-at their start. Pages on their way out are pinned by a lock on their node until the transfer has ended.
+at their start. An offload is one transfer and one lock a node, ancestors first, and ends in the order in which it
+began, also where the store had every page already (sglang `offload_nodes`, `take_completed_offloads`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 
 import numpy as np
+import torch
 
-from allocator.prefix_node import Inserted, Lock
+from allocator.prefix_node import Lock, PrefixNode
 from linker.direct import DirectLinker
+from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
+from stress.engine.reference.publish import insert
 from stress.engine.reference.row import Row
 
 
 class External:
     """`linker` None: there is no external store, nothing is ever restored or stored."""
 
-    def __init__(self, memory: Memory, linker: DirectLinker | None, *, cursor_moved: bool) -> None:
+    def __init__(self, memory: Memory, linker: DirectLinker | None, habits: Habits) -> None:
         self.memory = memory
         self.linker = linker
-        self.cursor_moved = cursor_moved
+        self.habits = habits
         self.marks: Counter[str] = Counter()
         self._loading: dict[int, Row] = {}
-        self._pins: dict[int, Lock] = {}
+        self._queued: set[int] = set()
+        self._load_pins: dict[int, Lock] = {}
+        self._offloads: deque[tuple[int | None, Lock]] = (
+            deque()
+        )  # in order of begin; None: nothing had to be sent
+        self._sending: set[int] = set()
 
     @property
     def window_pages(self) -> int:
@@ -37,85 +46,138 @@ class External:
         if self.linker is None or local_pages >= len(keys):
             return 0
         pages = self.linker.lookup(keys[local_pages:])
-        if self.linker.skips_swa or not pages:
+        asks_swa = self.memory.paged_swa and self.habits.asks_swa_where_paged
+        if not pages or (self.linker.skips_swa and not asks_swa):
             return pages
-        # The window of a restored prefix is restored whole, so each of its last pages must be stored with SWA.
-        stored = self.linker.swa_stored(keys[: local_pages + pages])
-        while (
-            pages and not stored[max(0, local_pages + pages - self.window_pages) : local_pages + pages].all()
-        ):
+        # The window of a restored prefix is restored as far as it lies behind the local hit, which has its own.
+        stored = self.linker.swa_stored(keys[local_pages : local_pages + pages])
+        while pages and not stored[max(0, pages - self.window_pages) : pages].all():
             pages -= 1
         return pages
 
     def load_back(self, row: Row, pages: int, now_us: int) -> int | None:
         """Slots for `pages` pages behind the row's prefix and their load; its due time, None without room."""
-        memory = self.memory
-        tokens = pages * memory.page_size
-        window = 0 if self.linker.skips_swa else min(pages, self.window_pages)
-        memory.make_room(tokens, window * memory.page_size)
-        if not self._has_room(tokens, window * memory.page_size):
+        memory, linker = self.memory, self.linker
+        window = 0 if linker.skips_swa else min(pages, self.window_pages)
+        slots = self._slots_for_load(pages, window)
+        if slots is None:
             return None
-        memory.step = "linker load"
-        slots = memory.allocator.full_attn_allocator.alloc(tokens)
-        if window:
-            peers = memory.allocator.swa_attn_allocator.alloc(window * memory.page_size)
-            memory.allocator.set_full_to_swa_mapping(slots[-window * memory.page_size :], peers)
-        memory.step = ""
         loaded = slots[:: memory.page_size].cpu().numpy() // memory.page_size
         start = row.held
         row.append(loaded)
         row.allocated = row.committed = row.held * memory.page_size
         row.swa_from = row.committed - window * memory.page_size
-        if window or self.cursor_moved:
+        if window or self.habits.cursor_moved:
             row.cursor = row.swa_from
+        if row.branch is not None and row.branch <= row.committed:
+            row.branch = None
         keys = row.spec.keys[start : row.held]
-        row.load_ticket, due_us = self.linker.load(row.spec.rid, keys, loaded, now_us)
+        row.load_ticket, due_us = linker.load(row.spec.rid, keys, loaded, now_us)
         self._loading[row.load_ticket] = row
+        self._queued.add(row.load_ticket)
+        if self.habits.inserts_loads_at_once:
+            self._insert_load(row, start)
         self.marks["load_back"] += 1
         self.marks["linker_loaded_without_swa"] += not window
         return due_us
 
-    def _has_room(self, full_tokens: int, swa_tokens: int) -> bool:
-        allocator = self.memory.allocator
-        if full_tokens > allocator.full_available_size():
-            return False
-        return swa_tokens <= allocator.swa_available_size()
+    def _slots_for_load(self, pages: int, window: int) -> torch.Tensor | None:
+        """FULL slots of `pages` pages, the last `window` of them with peers; None, and nothing taken, without room.
+
+        FULL is evicted and taken before SWA is asked, and what was evicted stays so (sglang
+        `build_external_linker_transfer`).
+        """
+        memory, page_size = self.memory, self.memory.page_size
+        full, swa = memory.allocator.full_attn_allocator, memory.allocator.swa_attn_allocator
+        memory.make_room(pages * page_size, 0)
+        memory.step = "linker load"
+        slots = full.alloc(pages * page_size)
+        if slots is not None and window:
+            memory.make_room(0, window * page_size)
+            peers = swa.alloc(window * page_size)
+            if peers is None:
+                full.free(slots)
+                slots = None
+            else:
+                memory.allocator.set_full_to_swa_mapping(slots[-window * page_size :], peers)
+        memory.step = ""
+        return slots
+
+    def _insert_load(self, row: Row, start: int) -> None:
+        node = insert(self.memory, row, row.held)
+        self._load_pins[row.load_ticket] = self.memory.cache.lock(node, ("load", row.load_ticket))
+        while node.start >= start and node.parent is not None:
+            node.backed_up = True
+            node = node.parent
+
+    def match_again(self, row: Row) -> None:
+        """The row's prefix is matched as a newcomer would, and what is hit is what the row holds of the tree."""
+        memory = self.memory
+        match = memory.cache.match(row.spec.keys[: row.protected // memory.page_size])
+        receipt = memory.cache.lock(match.node, row.spec.rid)
+        memory.cache.unlock(row.receipt)
+        row.receipt, row.protected = receipt, match.node.end * memory.page_size
 
     def cancel_load(self, row: Row) -> None:
         """The request leaves before its load has ended: the transfer must not complete into pages of others."""
-        if row.load_ticket is not None:
-            self.linker.cancel(row.load_ticket)
-            self._loading.pop(row.load_ticket)
-            row.load_ticket = None
-
-    def offload(self, row: Row, inserted: Inserted, now_us: int) -> None:
-        """Stores what the cache has just adopted, pinned until the transfer has ended."""
-        if self.linker is None or not inserted.adopted:
+        ticket, row.load_ticket = row.load_ticket, None
+        if ticket is None:
             return
-        lo, hi = inserted.adopted[0][0], inserted.adopted[-1][1]
-        if not self.linker.skips_swa:
-            swa = np.zeros(hi - lo, dtype=bool)
-            swa[max(0, max(row.cursor, row.swa_from) // self.memory.page_size - lo) :] = True
-        else:
-            swa = None
-        ticket = self.linker.offload(
-            row.spec.rid, row.spec.keys[lo:hi], inserted.pages[lo:hi], now_us, swa=swa
-        )
-        if ticket is not None:
-            self._pins[ticket] = self.memory.cache.lock(inserted.node, ("offload", ticket))
+        pinned = ticket in self._load_pins
+        if pinned and ticket not in self._queued:
+            return  # the tree holds the pages until the load has landed
+        self.linker.cancel(ticket)
+        del self._loading[ticket]
+        self._queued.discard(ticket)
+        if pinned:
+            self.memory.cache.unlock(self._load_pins.pop(ticket))
+
+    def start_loads(self) -> None:
+        """The batch is formed: what was queued for it is under way and can't be taken back any more."""
+        self._queued.clear()
+
+    def offload(self, rid: int, end: PrefixNode, now_us: int) -> None:
+        """Stores what the path to `end` has that is neither stored nor on its way; each node pinned until it is."""
+        if self.linker is None:
+            return
+        chain = []
+        while end.parent is not None and not end.backed_up:
+            chain.append(end)
+            end = end.parent
+        for node in reversed(chain):
+            swa = None if self.linker.skips_swa else np.full(len(node.pages), node.swa_live)
+            ticket = self.linker.offload(rid, node.keys, node.pages, now_us, swa=swa)
+            if ticket is not None:
+                self._sending.add(ticket)
+            node.backed_up = True
+            self._offloads.append((ticket, self.memory.cache.lock(node, ("offload", node.node_id))))
 
     def poll(self, now_us: int) -> int:
-        """Ends what is due: loads become readable, offloaded pages are unpinned."""
+        """Ends what is due: loads become readable, offloaded nodes are unpinned."""
         if self.linker is None:
             return 0
         ended = self.linker.poll(now_us)
         for completion in ended:
             if completion.kind == "load":
                 self._loading.pop(completion.ticket).load_ticket = None
+                pin = self._load_pins.pop(completion.ticket, None)
+                if pin is not None:
+                    self.memory.cache.unlock(pin)
             else:
-                self.memory.cache.unlock(self._pins.pop(completion.ticket))
-                self.marks["offloaded"] += 1
+                self._sending.discard(completion.ticket)
+        while self._offloads and self._offloads[0][0] not in self._sending:
+            ticket, pin = self._offloads.popleft()
+            self.memory.cache.unlock(pin)
+            self.marks["offloaded"] += ticket is not None
         return len(ended)
 
+    def pending_us(self, now_us: int) -> int | None:
+        """When the next poll would end something; None: nothing is under way."""
+        if self.linker is None:
+            return None
+        if self._offloads and self._offloads[0][0] not in self._sending:
+            return now_us
+        return self.linker.next_due_us()
+
     def pins(self) -> int:
-        return len(self._pins)
+        return len(self._offloads) + len(self._load_pins)

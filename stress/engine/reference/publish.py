@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.prefix_node import Inserted
+from allocator.prefix_node import PrefixNode
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.row import Row
 
@@ -46,15 +46,27 @@ def release_window(memory: Memory, row: Row, end: int, interval_tokens: int = 1)
         memory.step = ""
 
 
-def publish(memory: Memory, row: Row, *, finished: bool) -> Inserted:
-    """Whole committed pages into the tree; the row is repointed and its lock moved to the new end.
+def publish(memory: Memory, row: Row, *, finished: bool) -> PrefixNode:
+    """Whole committed pages into the tree; the row is repointed and its lock moved to the new end, which is returned.
 
     A running request gives back first what left the window; a finished one leaves its window to the tree whole.
+    Where the hit had been cut although FULL knew more, the first insert that reaches that point ends there, so
+    that a window is live at the point where prefixes part (sglang `swa_branching_seqlen`).
     """
+    end = row.committed
+    if row.branch is not None and row.protected < row.branch <= row.committed:
+        end, row.branch = row.branch, None
     if not finished:
+        release_window(memory, row, end - 1)
+    node = insert(memory, row, end // memory.page_size)
+    if not finished and end < row.committed:
         release_window(memory, row, row.committed - 1)
+    return node
+
+
+def insert(memory: Memory, row: Row, whole: int) -> PrefixNode:
+    """The row's first `whole` pages into the tree, its lock on their end; copies the tree has already are freed."""
     page_size = memory.page_size
-    whole = row.committed // page_size
     has_peer = np.zeros(whole, dtype=bool)
     if memory.paged_swa:
         has_peer[max(row.cursor, row.swa_from, row.protected) // page_size :] = True
@@ -71,7 +83,7 @@ def publish(memory: Memory, row: Row, *, finished: bool) -> Inserted:
     row.receipt = receipt
     row.protected = whole * page_size
     memory.step = ""
-    return inserted
+    return inserted.node
 
 
 def _free_own_copy(memory: Memory, row: Row, lo: int, hi: int) -> None:

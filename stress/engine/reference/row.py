@@ -22,6 +22,7 @@ class Row:
     __slots__ = (
         "_pages",
         "allocated",
+        "branch",
         "committed",
         "cursor",
         "held",
@@ -38,6 +39,7 @@ class Row:
         self._pages = np.zeros(len(spec.keys) + spare_pages, dtype=np.int64)
         self.held = 0  # pages in the row
         self.committed = self.allocated = self.protected = self.cursor = self.swa_from = 0
+        self.branch: int | None = None  # where FULL knew more than the hit: the next insert ends there
         self.receipt = None  # the lock on the cached prefix
         self.load_ticket: int | None = None
         self.ring_row = None
