@@ -1,0 +1,65 @@
+"""The settings of a nightly's run: keys of a configuration, each with its alternatives as TOML texts.
+
+A list gives alternatives. Of a key that takes a list (`check.require`), a list is the value and a list of lists
+gives alternatives. A table is as good as a key with dots. The texts are what `--set key=` takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, get_origin, get_type_hints
+
+from stress.config import Config, ConfigError
+
+_SHORT = re.compile(r"[A-Za-z0-9._-]{1,24}\Z")
+
+
+def alternatives_of(settings: dict[str, Any], at: str, above: str = "") -> dict[str, list[str]]:
+    """Dotted key -> its alternatives as TOML texts. `at` is the table's path. Raises ConfigError."""
+    flat: dict[str, list[str]] = {}
+    for name, value in settings.items():
+        key = f"{above}{name}"
+        if key == "seed":
+            raise ConfigError(f"{at}.seed: is no setting; name seeds in nightly.seeds")
+        if isinstance(value, dict):
+            flat |= alternatives_of(value, at, f"{key}.")
+            continue
+        is_choice = isinstance(value, list) and (
+            not _takes_list(key) or (bool(value) and all(isinstance(each, list) for each in value))
+        )
+        values = value if is_choice else [value]
+        if not values:
+            raise ConfigError(f"{at}.{key}: has no alternative; give at least one value")
+        flat[key] = [_toml(each, f"{at}.{key}") for each in values]
+        if len(set(flat[key])) < len(values):
+            raise ConfigError(f"{at}.{key}: names a value twice; give each once")
+    return flat
+
+
+def _takes_list(key: str) -> bool:
+    table, _, field = key.partition(".")
+    record = get_type_hints(Config).get(table)
+    hint = get_type_hints(record).get(field) if isinstance(record, type) else None
+    return get_origin(hint) in (list, tuple)
+
+
+def _toml(value: Any, at: str) -> str:
+    """The value in TOML on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(each, at) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_toml(each, at)}' for key, each in value.items())}}}"
+    raise ConfigError(f'{at}: {value} can\'t be set; write a number, true, [list], or "text"')
+
+
+def label_of(literal: str, index: int) -> str:
+    """What a folder's name calls an alternative: its text where that is short and plain, else its number."""
+    text = literal.strip('"')
+    return text if _SHORT.match(text) else f"choice{index + 1}"

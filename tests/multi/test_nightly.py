@@ -1,0 +1,73 @@
+"""A small night on real ranks: a canary, a fault that comes back, and a seed that is run first."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from stress.cli import main
+
+pytestmark = pytest.mark.multi
+
+SMALL = '"workload.requests" = 60, "check.require" = []'
+NIGHT = """
+[nightly]
+seeds = [1, 2]
+[[nightly.run]]
+config = "smoke"
+set = {{ {small}, "arms.patched.release" = ["{release}"] }}
+[nightly.canary]
+config = "smoke"
+arm = "{canary}"
+set = {{ {small} }}
+"""
+
+
+@pytest.fixture
+def night(tmp_path, capsys):
+    """Exit code, verdict document and the names of the runs as they were made."""
+
+    def call(out, *options, release="filter-per-group", canary="unpatched"):
+        config = tmp_path / "night.toml"
+        config.write_text(NIGHT.format(small=SMALL, release=release, canary=canary))
+        code = main(
+            ["nightly", str(config), "--launcher", "local", "--json", "--out", str(tmp_path / out), *options]
+        )
+        printed = capsys.readouterr()
+        told = [
+            line.split()[2].rstrip(":") for line in printed.err.splitlines() if line.startswith("nightly ")
+        ]
+        return code, json.loads(printed.out), told
+
+    return call
+
+
+def test_a_clean_night_passes_with_its_canary_and_not_without(night, tmp_path):
+    code, document, made = night("clean")
+    assert (code, document["verdict"]) == (0, "pass")
+    assert made == ["canary", "smoke-seed1", "smoke-seed2"]
+    assert document["canary"]["totals"]["asserts"] == 2
+    run = json.loads((tmp_path / "clean" / "smoke-seed2" / "verdict.json").read_text())
+    assert (run["seed"], run["digest"]) == (2, document["runs"][1]["digest"])
+    assert (tmp_path / "clean" / "smoke-seed2" / "ops" / "patched-1.jsonl.gz").exists()
+    cases = ElementTree.parse(tmp_path / "clean" / "junit.xml").getroot().findall("testsuite/testcase")
+    assert len(cases) == 1 + 2 * 3
+    ranks = [case for case in cases if "rank " in case.get("name")]
+    assert all(0 < float(case.get("time")) < 30 for case in ranks)
+    code, document, _ = night("blind", "--seed", "1", canary="patched")
+    assert (code, document["verdict"], document["canary"]["raw_verdict"]) == (3, "unknown", "pass")
+
+
+def test_a_real_fault_fails_is_told_and_runs_first_the_next_night(night, tmp_path):
+    code, document, _ = night("one", "--seed", "2", release="unpatched")
+    assert (code, document["verdict"]) == (1, "fail")
+    first = (tmp_path / "one" / "summary.md").read_text()
+    assert "I1 in pool swa" in first
+    assert "(linker load)" in first
+    failure = ElementTree.parse(tmp_path / "one" / "junit.xml").getroot().find(".//failure")
+    assert "(linker load)" in failure.text
+    code, document, made = night("two", "--seed", "1", release="unpatched")
+    assert (code, made) == (1, ["smoke-seed2", "canary", "smoke-seed1"])
+    assert document["runs"][0]["kept"] is True
