@@ -186,8 +186,11 @@ def _begin(work: Callable[[], object]) -> Future:
     return future
 
 
-def _reach_store(host: str, port: int, lost: Lost, timeout_s: float) -> dist.TCPStore:
-    """The store that rank 0 holds. Raises RuntimeError once rank 0 is lost, or the time is over."""
+def _reach_store(host: str, port: int, peers: Collection[int], lost: Lost, timeout_s: float) -> dist.TCPStore:
+    """The store that rank 0 holds. Raises RuntimeError once a peer is lost, or the time is over.
+
+    Whichever peer it is: rank 0 may have gone on alone for it already, and its store with it.
+    """
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
@@ -195,7 +198,7 @@ def _reach_store(host: str, port: int, lost: Lost, timeout_s: float) -> dist.TCP
                 host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
             )
         except RuntimeError:
-            if lost([0]) or time.monotonic() > deadline_s:
+            if lost(peers) or time.monotonic() > deadline_s:
                 raise
         else:
             store.set_timeout(_join_timeout(timeout_s))
@@ -212,7 +215,8 @@ def join_group(
     """
     try:
         if isinstance(store, int):
-            store = _reach_store(host, store, lost, min(timeout_s, JOIN_TIMEOUT_S))
+            others = [peer for peer in range(ranks) if peer != rank]
+            store = _reach_store(host, store, others, lost, min(timeout_s, JOIN_TIMEOUT_S))
         return GroupExchange(rank, ranks, store, host=host, timeout_s=timeout_s, lost=lost)
     except RuntimeError:  # DistNetworkError and DistStoreError are RuntimeErrors
         return AloneExchange(rank, ranks)
