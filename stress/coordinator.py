@@ -136,7 +136,10 @@ class _ArmWatch:
             silent_s = silent_s + round_s if now_signs == signs else 0.0
             signs, looked_s = now_signs, time.monotonic()
             progress(self._progress())
-            lost = any(outcome.lost for outcome in self._outcomes.values())
+            # A rank that went on alone waited in vain for a peer, which may be stopped and will never say so.
+            lost = any(
+                outcome.result is None or outcome.result.digest_partial for outcome in self._outcomes.values()
+            )
             limit_s = patience.loss_s if lost else patience.stall_s
             if silent_s > limit_s and len(self._outcomes) < len(self.specs):
                 after = " after a peer was lost" if lost else ""
