@@ -139,12 +139,13 @@ def _table(data: dict[str, Any]) -> _Nightly:
 
 
 def _matrix(table: _Nightly, name: str, seeds: tuple[int, ...]) -> Matrix:
+    origin = "--seed" if seeds else "nightly.seeds"
     seeds = seeds or tuple(table.seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         what = "a seed is named twice" if seeds else "there is no seed"
-        raise ConfigError(f"nightly.seeds: {what}; give different integers, such as [1, 2, 3]")
+        raise ConfigError(f"{origin}: {what}; give different integers, such as 1, 2 and 3")
     if not all(0 <= seed <= SEED_MAX for seed in seeds):
-        raise ConfigError(f"nightly.seeds: {list(seeds)}: out of range; give 0 to {SEED_MAX}")
+        raise ConfigError(f"{origin}: {list(seeds)}: out of range; give 0 to {SEED_MAX}")
     if not table.run:
         raise ConfigError("nightly.run: there is none; add a table [[nightly.run]] with a config")
     cases: dict[str, Case] = {}

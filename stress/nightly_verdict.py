@@ -133,7 +133,7 @@ def nightly_document(
     counts = {each: verdicts.count(each) for each in ("pass", "fail", "unknown")}
     told = ", ".join(f"{count} {each}" for each, count in counts.items() if count)
     reasons = [INTERRUPTED] if interrupted else []
-    reasons += [f"{len(runs)} runs: {told}.", canary.reasons[0]]
+    reasons += [f"{len(runs)} runs: {told}.", *canary.reasons[: 1 if canary.verdict == "pass" else 2]]
     return {
         "schema": SCHEMA,
         "kind": "nightly",

@@ -25,7 +25,9 @@ def run(text):
 
 def test_lists_are_alternatives_and_every_combination_has_a_name(matrix):
     loaded = matrix(
-        run('set = { "linker.store" = ["memory", "shared"], "pool.page_size" = [64, 128], "check.level" = 1 }')
+        run(
+            'set = { "linker.store" = ["memory", "shared"], "pool.page_size" = [64, 128], "check.level" = 1 }'
+        )
     )
     assert [case.name for case in loaded.cases] == [
         "smoke-store_memory-page_size_64",
@@ -91,6 +93,8 @@ def test_an_arm_that_is_not_marked_is_a_canary_all_the_same(matrix):
 
 def test_seeds_of_the_command_line_replace_those_of_the_file(matrix):
     assert matrix(run(""), 40, 41).seeds == (40, 41)
+    with pytest.raises(ConfigError, match="--seed: a seed is named twice"):
+        matrix(run(""), 40, 40)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,7 @@ def test_the_shipped_nightly_is_whole():
     loaded = load_matrix("nightly")
     assert [case.name for case in loaded.cases][-1] == "seed"
     assert len(loaded.cases) == 5
+    assert loaded.cases[0].resolve(1).workload.requests == 800
     with pytest.raises(ConfigError, match="nightly 'nightl': no such name; choose nightly, or give a path"):
         load_matrix("nightl")
     with pytest.raises(ConfigError, match=r"smoke\.toml: nightly: missing"):
