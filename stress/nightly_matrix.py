@@ -178,7 +178,7 @@ def _cases(run: _Run, at: str, seeds: int) -> list[Case]:
     cases = []
     for chosen in itertools.product(*(range(len(values)) for values in settings.values())):
         picked = dict(zip(settings, chosen, strict=True))
-        parts = [f"{short[key]}_{label_of(settings[key][picked[key]], picked[key])}" for key in varied]
+        parts = [f"{short[key]}_{label_of(settings[key], picked[key])}" for key in varied]
         overrides = tuple(f"{key}={settings[key][index]}" for key, index in picked.items())
         cases.append(
             Case(name="-".join([name, *parts]), config=run.config, arms=tuple(run.arms), overrides=overrides)

@@ -12,7 +12,9 @@ from typing import Any, get_origin, get_type_hints
 
 from stress.config import Config, ConfigError
 
-_SHORT = re.compile(r"[A-Za-z0-9._-]{1,24}\Z")
+LABEL_CHARACTERS = 24
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
+_BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)\Z)[A-Za-z][A-Za-z0-9_.:=+-]*\Z")
 
 
 def alternatives_of(settings: dict[str, Any], at: str, above: str = "") -> dict[str, list[str]]:
@@ -31,7 +33,7 @@ def alternatives_of(settings: dict[str, Any], at: str, above: str = "") -> dict[
         values = value if is_choice else [value]
         if not values:
             raise ConfigError(f"{at}.{key}: has no alternative; give at least one value")
-        flat[key] = [_toml(each, f"{at}.{key}") for each in values]
+        flat[key] = [_setting(each, f"{at}.{key}") for each in values]
         if len(set(flat[key])) < len(values):
             raise ConfigError(f"{at}.{key}: names a value twice; give each once")
     return flat
@@ -42,6 +44,11 @@ def _takes_list(key: str) -> bool:
     record = get_type_hints(Config).get(table)
     hint = get_type_hints(record).get(field) if isinstance(record, type) else None
     return get_origin(hint) in (list, tuple)
+
+
+def _setting(value: Any, at: str) -> str:
+    """The value as `--set` takes it: a bare word where that is enough, so that a command is read with ease."""
+    return value if isinstance(value, str) and _BARE_WORD.match(value) else _toml(value, at)
 
 
 def _toml(value: Any, at: str) -> str:
@@ -59,7 +66,8 @@ def _toml(value: Any, at: str) -> str:
     raise ConfigError(f'{at}: {value} can\'t be set; write a number, true, [list], or "text"')
 
 
-def label_of(literal: str, index: int) -> str:
-    """What a folder's name calls an alternative: its text where that is short and plain, else its number."""
-    text = literal.strip('"')
-    return text if _SHORT.match(text) else f"choice{index + 1}"
+def label_of(literals: list[str], index: int) -> str:
+    """What a folder's name calls an alternative: its text where that is short and no other's, else its number."""
+    labels = [_NOT_PLAIN.sub("-", literal).strip("-") for literal in literals]
+    label = labels[index]
+    return label if 0 < len(label) <= LABEL_CHARACTERS and labels.count(label) == 1 else f"choice{index + 1}"

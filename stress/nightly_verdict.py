@@ -133,7 +133,8 @@ def nightly_document(
     counts = {each: verdicts.count(each) for each in ("pass", "fail", "unknown")}
     told = ", ".join(f"{count} {each}" for each, count in counts.items() if count)
     reasons = [INTERRUPTED] if interrupted else []
-    reasons += [f"{len(runs)} runs: {told}.", *canary.reasons[: 1 if canary.verdict == "pass" else 2]]
+    made = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    reasons += [f"{made}: {told}.", *canary.reasons[: 1 if canary.verdict == "pass" else 2]]
     return {
         "schema": SCHEMA,
         "kind": "nightly",

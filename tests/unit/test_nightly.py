@@ -115,7 +115,7 @@ def test_a_canary_that_failed_with_a_lost_rank_is_unknown(night, monkeypatch):
 def test_a_seed_that_failed_yesterday_runs_first_until_it_passes_twice(night):
     assert night("monday", **failing(2))[0] == 1
     assert [(line["seed"], line["set"], line["passes"]) for line in history()] == [
-        (2, ['linker.store="memory"', "workload.requests=20"], 0)
+        (2, ["linker.store=memory", "workload.requests=20"], 0)
     ]
     first = "smoke-store_memory-seed2"
     code, document, made = night("tuesday")
@@ -157,7 +157,7 @@ def test_a_kept_seed_of_another_matrix_stays(night):
 def test_a_failure_is_told_with_its_history_and_its_command(night, capsys):
     night("out", **failing(2, "shared"))
     command = (
-        "kvstress run smoke --arm patched --set workload.requests=20 --set 'linker.store=\"shared\"' "
+        "kvstress run smoke --arm patched --set workload.requests=20 --set linker.store=shared "
         "--seed 2 --launcher inline"
     )
     summary = Path("out/summary.md").read_text()

@@ -2,8 +2,9 @@
 
 import pytest
 
-from stress.config import ConfigError
+from stress.config import ConfigError, _value
 from stress.nightly_matrix import load_matrix
+from stress.nightly_settings import alternatives_of, label_of
 
 CANARY = '[nightly.canary]\nconfig = "smoke"\narm = "unpatched"\n'
 
@@ -36,7 +37,7 @@ def test_lists_are_alternatives_and_every_combination_has_a_name(matrix):
         "smoke-store_shared-page_size_128",
     ]
     first = loaded.cases[0]
-    assert first.overrides == ('linker.store="memory"', "pool.page_size=64", "check.level=1")
+    assert first.overrides == ("linker.store=memory", "pool.page_size=64", "check.level=1")
     config = first.resolve(7)
     assert (config.linker.store, config.pool.page_size, config.check.level, config.seed) == (
         "memory",
@@ -65,8 +66,42 @@ def test_a_key_that_takes_a_list_has_lists_as_alternatives(matrix):
     assert [case.name for case in one.cases] == ["smoke"]
     assert one.cases[0].resolve(1).check.require == ["load_back", "cancelled"]
     two = matrix(run('set = { "check.require" = [[], ["load_back"]] }'))
-    assert [case.name for case in two.cases] == ["smoke-require_choice1", "smoke-require_choice2"]
+    assert [case.name for case in two.cases] == ["smoke-require_choice1", "smoke-require_load_back"]
     assert [case.resolve(1).check.require for case in two.cases] == [[], ["load_back"]]
+
+
+def test_a_value_names_a_folder_where_it_can(matrix):
+    targets = '["reference", "sglang==0.5.23"]'
+    loaded = matrix(
+        run(f'set = {{ "arms.patched.target" = {targets}, "arms.patched.release" = "unpatched" }}')
+    )
+    assert [case.name for case in loaded.cases] == ["smoke-target_reference", "smoke-target_sglang-0.5.23"]
+    assert loaded.cases[1].resolve(1).arms.named["patched"].target == "sglang==0.5.23"
+    literals = ['"a/b"', '"a-b"', "64", '"' + "x" * 25 + '"', '"../.."']
+    assert [label_of(literals, index) for index in range(5)] == [
+        "choice1",
+        "choice2",
+        "64",
+        "choice4",
+        "..-..",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("shared", "shared"),
+        ("true", '"true"'),
+        ("inf", '"inf"'),
+        ("a b", '"a b"'),
+        ("1", '"1"'),
+        (True, "true"),
+    ],
+)
+def test_a_setting_is_a_bare_word_where_that_is_the_same_text(value, text):
+    settings = {"workload": {"trace": value}}
+    assert alternatives_of(settings, "set") == {"workload.trace": [text]}
+    assert _value(text, "--set") == value
 
 
 def test_keys_that_end_alike_are_named_whole(matrix):
