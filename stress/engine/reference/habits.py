@@ -23,29 +23,25 @@ class Habits:
     to its request until the request's first checkpoint (`private_load_indices`)."""
 
     matches_after_insert: bool = False
-    """Up to 0.5.21 a checkpoint matches its own prefix again after the insert, which renews the whole path
-    (`cache_unfinished_req`)."""
+    """Up to 0.5.22 a checkpoint matches its own prefix again after the insert, which renews the whole path
+    (`cache_unfinished_req`, `checkpoint_into_tree`)."""
 
     checkpoint_stores: bool = True
     """A running request's checkpoint is offloaded. Up to 0.5.21 one of an unfinished prompt (`chunked=True`) is not:
     its nodes go out with the chain of a later insert (`_inc_hit_count_and_check`)."""
 
 
+_UP_TO_0_5_21 = Habits(
+    cursor_moved=True,
+    asks_swa_where_paged=True,
+    inserts_loads_at_once=True,
+    matches_after_insert=True,
+    checkpoint_stores=False,
+)
+
 HABITS = {
-    "0.5.20": Habits(
-        cursor_moved=True,
-        asks_swa_where_paged=True,
-        inserts_loads_at_once=True,
-        matches_after_insert=True,
-        checkpoint_stores=False,
-    ),
-    "0.5.21": Habits(
-        cursor_moved=True,
-        asks_swa_where_paged=True,
-        inserts_loads_at_once=True,
-        matches_after_insert=True,
-        checkpoint_stores=False,
-    ),
-    "0.5.22": Habits(cursor_moved=True, asks_swa_where_paged=True),
+    "0.5.20": _UP_TO_0_5_21,
+    "0.5.21": _UP_TO_0_5_21,
+    "0.5.22": Habits(cursor_moved=True, asks_swa_where_paged=True, matches_after_insert=True),
     "0.5.23": Habits(cursor_moved=True),
 }
