@@ -1,0 +1,103 @@
+"""`python -m stress.agreement ROOT CORE SEEDS [OVERRIDE...]`: the reference and a tree, operation by operation.
+
+The reference, with the habits of the tree's release, serves `smoke` on one rank, and the tree executes each operation
+behind it (stress.engine.lockstep). CORE: python | rust; SEEDS: as 1-20; OVERRIDE: as --set takes. One JSON document on
+stdout, a process a tree. An error that the user can mend is {"error": "..."}.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stress.config import load_config
+from stress.engine.lockstep import LockstepEngine
+from stress.engine.reference import build_reference
+from stress.engine.reference.habits import HABITS, Habits
+from stress.engine.sglang.build import build_sglang
+from stress.engine.sglang.tree_import import load_tree, tree_core_of
+from stress.rank import Rank
+from stress.result import RankSpec
+from stress.share import warm_of
+from stress.workload.plan import build_plan
+
+# One rank that talks to nobody, and no checks: what is compared here needs none.
+SHAPE = (
+    "layout.tp_size=1",
+    "layout.dp_size=1",
+    "linker.store=memory",
+    "check.level=0",
+    "check.require=[]",
+)
+
+SEEN = ("load_back", "node_split", "tombstone_recovered")
+
+
+def agreement(root: Path, core: str, seeds: range, overrides: list[str]) -> dict[str, Any]:
+    """Runs the seeds one after the other. Raises ValueError: one line with the cure."""
+    tree = load_tree(root, core)
+    habits = habits_of(tree.version)
+    runs = [_run(root, core, habits, seed, overrides) for seed in seeds]
+    return {"version": tree.version, "core": core, "agreed": sum(run["agrees"] for run in runs), "runs": runs}
+
+
+def habits_of(version: str) -> Habits:
+    if version not in HABITS:
+        raise ValueError(
+            f"sglang {version}: its habits are not known to the reference; compare one of {', '.join(HABITS)}"
+        )
+    return HABITS[version]
+
+
+def _run(root: Path, core: str, habits: Habits, seed: int, overrides: list[str]) -> dict[str, Any]:
+    config = load_config("smoke", [*SHAPE, *overrides], seed=seed)
+    page_size = config.pool.page_size
+    plan = build_plan(config.workload, config.serving, seed=seed, page_size=page_size, ranks=1)
+    warm = warm_of(config, plan, 0)
+    arm = config.arms.named["patched"]
+    tree = build_sglang(config, root, "cpu", warm, core)
+    if tree_core_of(tree.calls.cache) != core:
+        raise ValueError(f"{root}: its {core} tree core can't be loaded here; ask for the other one")
+    engine = LockstepEngine(build_reference(config, arm, "cpu", warm, habits), tree)
+    spec = RankSpec(config=config.to_dict(), arm="patched", rank=0, ranks=1, seed=seed)
+    result = _drive(Rank(spec, config, plan, engine, lambda line: None))
+    parted = engine.parted
+    return {
+        "seed": seed,
+        "agrees": parted is None and result.status == "finished",
+        "operations": engine.number,
+        "status": result.status,
+        "error": "" if result.first_error is None else result.first_error.traceback[-2000:],
+        "parted_at": None if parted is None else parted.number,
+        "parted": None if parted is None else parted.describe(),
+        "requests": result.requests_finished,
+        "seen": {name: engine.marks().get(name, 0) for name in SEEN},
+    }
+
+
+def _drive(rank: Rank):
+    exchanges = rank.exchanges()
+    payload = next(exchanges)
+    while True:
+        try:
+            payload = exchanges.send([payload])
+        except StopIteration as end:
+            return end.value
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        root, core, seeds, *overrides = arguments
+        first, _, last = seeds.partition("-")
+        document = agreement(Path(root), core, range(int(first), int(last or first) + 1), overrides)
+    except ValueError as error:
+        document = {"error": str(error)}
+    sys.stdout.buffer.write(msgspec.json.encode(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
