@@ -29,11 +29,11 @@ set = {{ {small} }}
 def night(tmp_path, capsys):
     """Exit code, verdict document and the names of the runs as they were made."""
 
-    def call(out, *options, release="filter-per-group", canary="unpatched"):
+    def call(out, *options, release="filter-per-group", canary="unpatched", launcher="local"):
         config = tmp_path / "night.toml"
         config.write_text(NIGHT.format(small=SMALL, release=release, canary=canary))
         code = main(
-            ["nightly", str(config), "--launcher", "local", "--json", "--out", str(tmp_path / out), *options]
+            ["nightly", str(config), "--launcher", launcher, "--json", "--out", str(tmp_path / out), *options]
         )
         printed = capsys.readouterr()
         told = [
@@ -56,7 +56,7 @@ def test_a_clean_night_passes_with_its_canary_and_not_without(night, tmp_path):
     assert len(cases) == 1 + 2 * 3
     ranks = [case for case in cases if "rank " in case.get("name")]
     assert all(0 < float(case.get("time")) < 30 for case in ranks)
-    code, document, _ = night("blind", "--seed", "1", canary="patched")
+    code, document, _ = night("blind", "--seed", "1", canary="patched", launcher="inline")
     assert (code, document["verdict"], document["canary"]["raw_verdict"]) == (3, "unknown", "pass")
 
 
@@ -68,6 +68,6 @@ def test_a_real_fault_fails_is_told_and_runs_first_the_next_night(night, tmp_pat
     assert "(linker load)" in first
     failure = ElementTree.parse(tmp_path / "one" / "junit.xml").getroot().find(".//failure")
     assert "(linker load)" in failure.text
-    code, document, made = night("two", "--seed", "1", release="unpatched")
+    code, document, made = night("two", "--seed", "1", release="unpatched", launcher="inline")
     assert (code, made) == (1, ["smoke-seed2", "canary", "smoke-seed1"])
     assert document["runs"][0]["kept"] is True
