@@ -3,7 +3,7 @@
 Call order and free groups are those of SGLang 0.5.22 and 0.5.23: a request matches and locks, a load-back gives
 private slots, slots are allocated after evicting, results are processed inside one free group, window eviction
 has a group of its own, an abort has none. What upstream screens off is not screened off here: see
-`release_window` and `Memory._free_leaf`. Upstream's habits that differ between versions are constructor flags.
+`release_window` and `Memory._free_leaf`. What differs between releases is in `habits`.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ class Memory:
         self.step = step
 
     def _free_leaf(self, victim: Evicted) -> None:
-        # FULL indices on purpose, also for a leaf that has no SWA part: that is how upstream's SWA component
-        # evicts (sgl-project/sglang#38159), and the second road to the unmapped representative.
+        # FULL indices, as upstream's SWA component hands them over (sgl-project/sglang#38159), and on purpose for a
+        # tombstone too, where upstream looks first: the second road to the unmapped representative.
         slots = self.whole_slots(victim.pages)
         self.allocator.free_swa_segment(slots, start_pos=0)
         self.allocator.free_full_segment(slots, start_pos=0)
