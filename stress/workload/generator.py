@@ -47,8 +47,8 @@ PROFILES = {
         prompt_min=300,
         prompt_max=6_000,
         agent_session_ppm=250_000,
-        edge_ppm=300_000,
-        again_ppm=250_000,
+        edge_ppm=500_000,
+        again_ppm=350_000,
     ),
 }
 _AGAIN_PPM = {"growth": 200_000, "output": 270_000, "wait": 260_000}  # a draw repeats the one before
