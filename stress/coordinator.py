@@ -140,7 +140,7 @@ class _ArmWatch:
             lost = any(
                 outcome.result is None or outcome.result.digest_partial for outcome in self._outcomes.values()
             )
-            limit_s = patience.loss_s if lost else patience.stall_s
+            limit_s = min(patience.loss_s, patience.stall_s) if lost else patience.stall_s
             if silent_s > limit_s and len(self._outcomes) < len(self.specs):
                 after = " after a peer was lost" if lost else ""
                 self._gave_up = f"no sign of life for {limit_s:g} s{after}; stopped by the coordinator"

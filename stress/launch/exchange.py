@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from datetime import timedelta
-from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -95,17 +94,27 @@ class GroupExchange:
         store.set(f"here/{rank}", "")
         here = [f"here/{peer}" for peer in range(ranks)]
         _await(lambda: store.check(here), others, lost, min(timeout_s, JOIN_TIMEOUT_S))
-        form = partial(
-            dist.init_process_group,
-            "gloo",
-            store=store,
-            rank=rank,
-            world_size=ranks,
-            timeout=timedelta(seconds=timeout_s),
-        )
-        formed = _begin(form)
-        _await(formed.done, others, lost, timeout_s)
+        formed = _begin(lambda: self._form(store, timedelta(seconds=timeout_s)))
+        try:
+            _await(formed.done, others, lost, timeout_s)
+        except RuntimeError:
+            # It may be formed all the same, a moment later, and others must not wait for this rank in it.
+            formed.add_done_callback(_leave_late)
+            raise
         formed.result()
+
+    def _form(self, store: dist.Store, timeout: timedelta) -> None:
+        """Forms the group, and exchanges once: whoever comes out of that knows that all had come into it.
+
+        Without it a rank that has joined could wait in its first exchange for one that gave up joining, whose
+        connections stay open until it has given up too. Raises RuntimeError, and has left the group then.
+        """
+        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.ranks, timeout=timeout)
+        try:
+            self._gather(b"")
+        except RuntimeError:
+            dist.destroy_process_group()
+            raise
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """The payloads of all ranks at this exchange, in rank order; b"" for a rank that is lost.
@@ -172,6 +181,12 @@ def _await(ready: Callable[[], bool], peers: Collection[int], lost: Lost, timeou
         time.sleep(LOOK_S)
 
 
+def _leave_late(formed: Future) -> None:
+    """Leaves a group that was formed after this rank had given it up."""
+    if formed.exception() is None:
+        dist.destroy_process_group()
+
+
 def _begin(work: Callable[[], object]) -> Future:
     """Sets `work` going in a thread that nobody has to wait for: with a dead peer it goes on to its timeout."""
     future: Future = Future()
@@ -179,7 +194,7 @@ def _begin(work: Callable[[], object]) -> Future:
     def run() -> None:
         try:
             future.set_result(work())
-        except RuntimeError as error:
+        except Exception as error:
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

@@ -6,9 +6,12 @@ Each function is an entry for a launcher: `stress.rank:run_rank`, but for what r
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable, Generator
 
 from stress.engine.reference.engine import ReferenceEngine
+from stress.launch import exchange
 from stress.rank import run_rank
 from stress.result import Emit, RankResult, RankSpec
 
@@ -52,3 +55,21 @@ def _dying(spec: RankSpec, emit: Emit, die: Callable[[], None]) -> RankGenerator
         if spec.rank == VICTIM and exchanges == AT_EXCHANGE:
             die()
         heard = yield payload
+
+
+def dies_once_formed(spec: RankSpec, emit: Emit) -> RankGenerator:
+    """Rank 1 dies as soon as it has joined; rank 0 has joined too, but hears of the death before it knows.
+
+    Rank 2 then waits in its first exchange for a rank 0 that has gone on alone.
+    """
+    form = exchange.dist.init_process_group
+
+    def formed(*arguments: object, **options: object) -> None:
+        form(*arguments, **options)
+        if spec.rank == VICTIM:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if spec.rank == 0:
+            time.sleep(3)
+
+    exchange.dist.init_process_group = formed
+    return run_rank(spec, emit)

@@ -113,7 +113,11 @@ def kill_once(out: Path, number: int, *, ranks: int, rank: int, after_s: float) 
             if os.getsid(pid) == process.pid:
                 os.kill(pid, signal.SIGKILL)
         everyone = session_of(process.pid)
-        _, errors = process.communicate(timeout=RUN_S_MAX)
+        try:
+            _, errors = process.communicate(timeout=RUN_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, errors = process.communicate()
         orphans = still_alive(everyone, GONE_S_MAX) or session_of(process.pid)
         exit_code = process.returncode
     document = RunDirectory.open(out).read_verdict()

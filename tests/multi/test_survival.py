@@ -103,3 +103,14 @@ def test_a_target_out_of_memory_is_an_error_of_the_target(tmp_path: Path) -> Non
     assert document["verdict"] == "fail"
     assert [rank["status"] for rank in ranks_of(document)] == ["finished", "errored", "finished"]
     assert any("MemoryError: can't allocate 64 GiB" in reason for reason in document["reasons"])
+
+
+def test_a_death_while_the_group_is_formed_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """One that gave up joining leaves the group, so that one that had joined does not wait for it."""
+    ended_s: list[float] = []
+    begun_s = time.monotonic()
+    document = verdict_of(
+        tmp_path / "run", "dying_ranks:dies_once_formed", lambda _: ended_s.append(time.monotonic()), 120
+    )
+    assert [rank["status"] for rank in ranks_of(document)] == ["finished", "lost", "finished"]
+    assert ended_s[-1] - begun_s < 90  # the time to wait for a peer is 120 s
