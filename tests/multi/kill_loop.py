@@ -149,6 +149,7 @@ def _wrong(
         yield f"verdict {verdict}, exit {exit_code}, not {wanted}: {document['reasons']}"
     if [rank["rank"] for rank in ranks] != list(range(len(tails))):
         yield "the ranks in the verdict are not all ranks in order"
+        return
     if struck and not any(f"rank {victim} lost: killed by SIGKILL" in why for why in document["reasons"]):
         yield f"the reasons don't name rank {victim}: {document['reasons']}"
     for rank, tail in zip(ranks, tails, strict=True):
