@@ -136,15 +136,19 @@ class _ArmWatch:
             silent_s = silent_s + round_s if now_signs == signs else 0.0
             signs, looked_s = now_signs, time.monotonic()
             progress(self._progress())
-            # A rank that went on alone waited in vain for a peer, which may be stopped and will never say so.
-            lost = any(
-                outcome.result is None or outcome.result.digest_partial for outcome in self._outcomes.values()
-            )
-            limit_s = min(patience.loss_s, patience.stall_s) if lost else patience.stall_s
+            after = self._loss()
+            limit_s = min(patience.loss_s, patience.stall_s) if after else patience.stall_s
             if silent_s > limit_s and len(self._outcomes) < len(self.specs):
-                after = " after a peer was lost" if lost else ""
                 self._gave_up = f"no sign of life for {limit_s:g} s{after}; stopped by the coordinator"
                 return
+
+    def _loss(self) -> str:
+        """What tells of a lost rank so far; "" for nothing. One that is stopped never says so itself."""
+        if any(outcome.result is None for outcome in self._outcomes.values()):
+            return " after a peer was lost"
+        if any(outcome.result.digest_partial for outcome in self._outcomes.values()):
+            return " after its peers had gone on without it"
+        return ""
 
     def results(self, status: Status) -> list[RankResult]:
         """All ranks' results in rank order; one that has not ended gets `status`, from its file."""
