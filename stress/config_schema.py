@@ -187,7 +187,10 @@ def _choices(path: str) -> list[str]:
     table, _, key = path.rpartition(".")
     records = {"arms": Arms, **{field.name: field.type for field in msgspec.structs.fields(Config)}}
     record = Arm if table.startswith("arms.") else records[table]
-    return list(get_args(get_type_hints(record)[key]))
+    hint = get_type_hints(record)[key]
+    if not all(isinstance(word, str) for word in get_args(hint)):
+        hint = next(part for part in get_args(hint) if part is not type(None))  # an optional choice
+    return list(get_args(hint))
 
 
 def _without_nulls(table: dict[str, Any]) -> dict[str, Any]:

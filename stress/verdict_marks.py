@@ -27,7 +27,7 @@ def exempt_marks(config: Config, ranks: list[RankResult]) -> dict[str, str]:
     if config.serving.draft_tokens == 0:
         why["spec_tail_returned"] = "serving.draft_tokens = 0"
     for result in ranks:
-        why |= dict.fromkeys(result.marks_exempt, "the arm's engine can't show it")
+        why |= dict.fromkeys(result.marks_exempt, "the arm's engine can't show it, or screens it off")
     return {mark: why[mark] for mark in config.check.require if mark in why}
 
 

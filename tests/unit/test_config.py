@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from stress.config import Config, config_names, from_dict, load_config
+from stress.config import Config, ConfigError, config_names, from_dict, load_config
 from stress.config_checks import GENERATED, RELEASES
 
 
@@ -102,3 +102,8 @@ def test_a_byte_order_mark_is_passed_over(tmp_path):
     path = tmp_path / "marked.toml"
     path.write_bytes(b'\xef\xbb\xbf[arms.a]\ntarget = "reference"\nrelease = "unpatched"\n')
     assert list(load_config(str(path)).arms.named) == ["a"]
+
+
+def test_an_optional_choice_names_its_words():
+    with pytest.raises(ConfigError, match="choose python or rust"):
+        load_config("smoke", ["arms.patched.tree_core=go"])
