@@ -71,7 +71,9 @@ def test_what_an_engine_cannot_show_is_exempt_and_said():
     ranks = [rank("patched", number, marks=marks, marks_exempt=["node_split"]) for number in range(2)]
     document = verdict_of(*ranks)
     assert document["verdict"] == "pass"
-    assert document["coverage"]["exempt"] == {"node_split": "the arm's engine can't show it, or screens it off"}
+    assert document["coverage"]["exempt"] == {
+        "node_split": "the arm's engine can't show it, or screens it off"
+    }
 
 
 def test_a_crash_is_not_the_failure_that_was_foreseen():
