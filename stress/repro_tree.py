@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import torch
 
-from stress.engine.sglang.null_kv_pool import null_kv_pool
+from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.tree_import import Tree, TreeError, load_tree
 from stress.repro import FULL_TOKENS, PAGE_SIZE, SCENARIOS, SWA_TOKENS, free_segment
 
@@ -29,15 +29,7 @@ def tree_rows(root: str, target: str, release: str) -> list[dict[str, Any]]:
 
 
 def _row(tree: Tree, scenario: str) -> dict[str, Any]:
-    allocator = tree.SWATokenToKVPoolAllocator(
-        size=FULL_TOKENS,
-        size_swa=SWA_TOKENS,
-        page_size=PAGE_SIZE,
-        dtype=torch.bfloat16,
-        device="cpu",
-        kvcache=null_kv_pool(tree),
-        need_sort=False,
-    )
+    allocator = page_allocator(tree, FULL_TOKENS, SWA_TOKENS, PAGE_SIZE)
     return free_segment(allocator, scenario, _lend)
 
 

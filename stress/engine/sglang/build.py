@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from linker.direct import DirectLinker
 from linker.store import MemoryStore, SharedStore
@@ -13,7 +12,7 @@ from stress.engine.contract import Warm
 from stress.engine.sglang.calls import Calls
 from stress.engine.sglang.engine import SglangEngine
 from stress.engine.sglang.external_linker import external_linker, store_keys
-from stress.engine.sglang.null_kv_pool import null_kv_pool
+from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.request import token_array
 from stress.engine.sglang.tree_import import Tree, load_tree
 
@@ -55,18 +54,15 @@ def _allocator(tree: Tree, config, rows, device: str):
     pool = config.pool
     window_pages = -(-pool.window_tokens // pool.page_size)
     ring_tokens = (window_pages + 1) * pool.page_size if pool.swa_ring else None
-    keywords = {
-        "size": pool.full_pages * pool.page_size,
-        "size_swa": pool.swa_pages * pool.page_size,
-        "page_size": pool.page_size,
-        "dtype": torch.bfloat16,
-        "device": device,
-        "kvcache": null_kv_pool(tree, ring_tokens),
-        "need_sort": False,
-    }
-    if tree.features.ring:
-        keywords["req_to_token_pool"] = rows
-    return tree.SWATokenToKVPoolAllocator(**keywords)
+    return page_allocator(
+        tree,
+        pool.full_pages * pool.page_size,
+        pool.swa_pages * pool.page_size,
+        pool.page_size,
+        device=device,
+        rows=rows,
+        ring_tokens=ring_tokens,
+    )
 
 
 def _cache(tree: Tree, config, rows, allocator, *, gates: bool):

@@ -11,9 +11,8 @@ import time
 from typing import Any
 
 import msgspec
-import torch
 
-from stress.engine.sglang.null_kv_pool import null_kv_pool
+from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.tree_import import (
     TREE_CORE_VARIABLE,
     TREE_CORES,
@@ -64,16 +63,7 @@ def loadable_tree_cores(tree: Tree) -> list[str]:
 def _small_cache(tree: Tree) -> Any:
     rows = tree.ReqToTokenPool(2, _PAGES * _PAGE_SIZE, "cpu", False)
     tokens = _PAGES * _PAGE_SIZE
-    allocator = tree.SWATokenToKVPoolAllocator(
-        size=tokens,
-        size_swa=tokens,
-        page_size=_PAGE_SIZE,
-        dtype=torch.bfloat16,
-        device="cpu",
-        kvcache=null_kv_pool(tree),
-        need_sort=False,
-        **({"req_to_token_pool": rows} if tree.features.ring else {}),
-    )
+    allocator = page_allocator(tree, tokens, tokens, _PAGE_SIZE, rows=rows)
     params = tree.CacheInitParams(
         disable=False,
         req_to_token_pool=rows,
