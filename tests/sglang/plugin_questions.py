@@ -4,6 +4,7 @@ Everything but the plugin is the tree's own: factory, linker wrapper, radix cach
 """
 
 import json
+import os
 import sys
 import time
 
@@ -374,8 +375,9 @@ def rank_run(tree, rank, rendezvous):
 def main(root, core, rank=None, rendezvous=None):
     tree = load_tree(root, core)
     if rank is not None:
-        print(json.dumps(rank_run(tree, int(rank), rendezvous)))
-        return
+        print(json.dumps(rank_run(tree, int(rank), rendezvous)), flush=True)
+        # Upstream's cache still holds the group, whose threads can abort the interpreter's own shutdown.
+        os._exit(0)
     second_load = {"kind": "failed-load", "after": 1, "count": 1}
     answers = {
         "core": tree_core_of(Server(tree, null_kv_pool(tree), {"store_pages": 1}, is_skipping=False).cache),
