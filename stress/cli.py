@@ -16,6 +16,7 @@ import click
 from stress.command.compare import compare
 from stress.command.doctor import doctor
 from stress.command.interrupt import interruptible
+from stress.command.matrix import matrix
 from stress.command.nightly import nightly
 from stress.command.report import report
 from stress.command.repro import repro
@@ -38,7 +39,7 @@ def kvstress() -> None:
     """
 
 
-for _command in (run, compare, nightly, repro, trace, target, report, doctor):
+for _command in (run, compare, nightly, matrix, repro, trace, target, report, doctor):
     kvstress.add_command(_command)
 
 

@@ -19,6 +19,7 @@ from stress.check.marks import MARKS
 from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
 from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
+from stress.fault_name import parse_faults
 from stress.target.name import TargetError, parse_target
 
 RELEASES = ("unpatched", "filter-per-call", "filter-per-group")
@@ -123,23 +124,38 @@ def _broken_arms(config: Config) -> Iterator[str]:
     for name, arm in config.arms.named.items():
         if not NAME.match(name) or name == "mode":
             yield f"arms.{name[:80]}: can't name an arm and its files; {NAME_CURE}"
-        yield from _broken_arm(name, arm)
+        yield from _broken_arm(config, name, arm)
 
 
-def _broken_arm(name: str, arm: Arm) -> Iterator[str]:
+def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
     try:
         is_reference = parse_target(arm.target).kind == "reference"
     except TargetError as error:
         yield f"arms.{name}.target: {error}"
         return
+    try:
+        named = parse_faults(arm.fault)
+    except ValueError as error:
+        yield f"arms.{name}.fault: {error}"
+        return
     if not is_reference:
-        return  # a real tree frees as it frees: `release` says nothing about it
+        # A real tree frees as it frees: `release` says nothing about it, and no named fault is in it.
+        if named.chosen:
+            yield (
+                f"arms.{name}.fault: {arm.fault!r} is a fault of the reference and the target is {arm.target}; "
+                "leave it out, or name an edited tree (sglang==V+EDIT)"
+            )
+        return
     if arm.release is None:
         yield f"arms.{name}.release: missing; choose {_choice(RELEASES)}"
     elif arm.release not in RELEASES:
         yield f"arms.{name}.release: unknown strategy {arm.release!r}; choose {_choice(RELEASES)}"
-    if arm.fault is not None:
-        yield f"arms.{name}.fault: unknown fault {arm.fault!r}, no named fault exists yet; leave it out"
+    for fault, ranks in named.chosen:
+        if ranks is not None and max(ranks) >= config.layout.tp_size:
+            yield (
+                f"arms.{name}.fault: {fault}@{max(ranks)}: the ranks are 0 to {config.layout.tp_size - 1} "
+                "(layout.tp_size)"
+            )
 
 
 def _choice(names: tuple[str, ...]) -> str:

@@ -29,6 +29,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "workload.requests": (1, COUNT_MAX),
     "workload.concurrency": (1, COUNT_MAX),
     "workload.namespaces": (1, COUNT_MAX),
+    "workload.ballast": (0, 0.95),
     "workload.duration_s": (0.000001, 10**9),
     "workload.idle_cap_s": (0, 10**9),
     "workload.speed": (0.001, 10**6),

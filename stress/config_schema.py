@@ -68,6 +68,7 @@ class Workload(_Table):
     cancel_rate: float = 0.01
     namespaces: int = 1
     on_bad_row: Literal["fail", "skip"] = "fail"
+    ballast: float = 0.0  # share of the pages that is on loan to others from the first operation to the last
 
 
 class Serving(_Table):

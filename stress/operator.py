@@ -13,6 +13,7 @@ import os
 import traceback
 from collections.abc import Callable
 
+from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.digest import Digest
 from stress.engine.contract import Admission, Engine, RequestSpec
 from stress.operation import Kind, Operation, Rows
@@ -33,7 +34,7 @@ class TargetFailed(Exception):
 
 class Operator:
     """`probe`: stress.probe.Probe, or None at `level` 0. `record` gets every operation once it has run; `before` is
-    called ahead of each one and may end the work by raising."""
+    called ahead of each one and may end the work by raising. `faults` are told the number of each operation."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class Operator:
         *,
         level: int,
         count_asserts: bool,
+        faults: FaultLog = NO_FAULTS,
     ) -> None:
         self._engine = engine
         self._probe = probe
         self._record = record
         self._before = before
         self._count_asserts = count_asserts
+        self._faults = faults
         self._sweep_operations = SWEEP_OPERATIONS.get(level, NEVER)
         self._next_sweep = self._sweep_operations
         self._in_results = False
@@ -77,6 +80,7 @@ class Operator:
     def _issue(self, kind: Kind, rows: Rows, verb: Callable, *arguments):
         self._before()
         self.number += 1
+        self._faults.operation = self.number
         operation = Operation(self.number, kind, self._engine.now_us, rows)
         answer = None
         if self._probe is not None:

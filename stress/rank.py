@@ -12,11 +12,13 @@ import os
 import traceback
 from collections.abc import Generator
 
+from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
 from stress.config import Config
 from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
+from stress.fault_name import parse_faults
 from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
 from stress.recorder import Recorder
@@ -33,11 +35,13 @@ from stress.result import (
     RankSpec,
 )
 from stress.serving.acceptance import Acceptance
+from stress.serving.ballast import Ballast
 from stress.serving.loop import ServingLoop
 from stress.serving.state import ServingState
 from stress.serving.timing import timing_of
 from stress.share import planned_requests, warm_of
 from stress.workload.plan import Plan, build_plan
+from stress.workload.tokens import page_tokens
 
 BUSY, DONE = b"\0", b"\1"
 
@@ -50,15 +54,28 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
     page_size, shares = config.pool.page_size, config.layout.dp_size
     plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
     warm = warm_of(config, plan, config.layout.dp_rank(spec.rank))
-    rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm, spec.tree), emit)
+    named = parse_faults(arm.fault)
+    mine = named.of_rank(spec.rank)
+    faults = FaultLog(() if named.dry else mine, mine if named.dry else ())
+    engine = build_engine(config, arm, spec.device, warm, spec.tree, faults)
+    rank = Rank(spec, config, plan, engine, emit, faults)
     return (yield from rank.exchanges())
 
 
 class Rank:
     """What one rank is made of, and what it has found so far."""
 
-    def __init__(self, spec: RankSpec, config: Config, plan: Plan, engine: Engine, emit: Emit) -> None:
+    def __init__(
+        self,
+        spec: RankSpec,
+        config: Config,
+        plan: Plan,
+        engine: Engine,
+        emit: Emit,
+        faults: FaultLog = NO_FAULTS,
+    ) -> None:
         self.spec, self.config, self.plan, self.engine, self.emit = spec, config, plan, engine, emit
+        self.faults = faults
         self.recorder = Recorder(config.record.operations, emit)
         self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
@@ -71,6 +88,7 @@ class Rank:
             self._stop_if_asked,
             level=config.check.level,
             count_asserts=config.check.on_assert == "count",
+            faults=faults,
         )
         serving = config.serving
         planned = planned_requests(plan, config.layout.dp_rank(spec.rank))
@@ -78,6 +96,12 @@ class Rank:
             self.operator, planned, self._request_spec, timing_of(serving), self._request_stuck
         )
         accept_millionths = round(serving.accept_mean * 1_000_000)
+        self.ballast = Ballast(
+            self.operator,
+            config.workload.ballast,
+            first_rid=plan.n,
+            tokens_of=lambda keys, lo, hi: page_tokens(keys, plan.page_size, lo, hi),
+        )
         self.loop = ServingLoop(self.state, Acceptance(spec.seed, serving.draft_tokens, accept_millionths))
         self.status = "finished"
         self.errors = 0
@@ -107,6 +131,8 @@ class Rank:
     def _work_until(self, boundary_us: int) -> bool:
         """True when the rank has nothing more to do: it has drained, or its target failed."""
         try:
+            if not self.operator.number:
+                self.ballast.load()
             if not self.loop.run_until(boundary_us):
                 return False
             self._drain()
@@ -128,6 +154,7 @@ class Rank:
 
     def _drain(self) -> None:
         """Every request has ended: transfers end, the cache is emptied, and the pools must be whole."""
+        self.ballast.release()
         while (due_us := self.operator.pending_us()) is not None:
             self.operator.now_us = max(self.operator.now_us, due_us)
             self.operator.poll()
@@ -216,6 +243,7 @@ class Rank:
             findings=dict(ledger.findings),
             kept=list(ledger.kept),
             marks=dict(self.coverage.reached),
+            faults_reached=dict(self.faults.reached),
             marks_exempt=sorted(self.engine.marks_exempt),
             rules_watched=ledger.rules_watched if self.probe else [],
             checker_crashed=ledger.crashed,

@@ -91,6 +91,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     first_finding: Finding | None = None
     findings: dict[str, int] = {}
     kept: list[Finding] = []
+    faults_reached: dict[str, int] = {}  # named fault -> operation at which its trigger was first present
     marks: dict[str, int] = {}
     marks_exempt: list[str] = []  # marks that this engine can't show, or never does by design
     rules_watched: list[str] = []

@@ -34,6 +34,7 @@ def rank_document(result: RankResult) -> dict[str, Any]:
         "first_error": _error_document(result.first_error),
         "first_finding": finding_document(result.first_finding),
         "findings": dict(result.findings),
+        "faults_reached": dict(result.faults_reached),
         "checker_crashed": result.checker_crashed or None,
         "message": result.message or None,
     }

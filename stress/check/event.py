@@ -33,6 +33,26 @@ class EventKind(str, Enum):
     # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
     COUNTS = "counts"
     LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
+    # pool, rid, pages: a running request's forward pass reads them; through an edge: the part that must have a peer
+    READ = "read"
+    WRITTEN = (
+        "written"  # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
+    )
+    # edge, rid, pages: source pages of the request's published prefix that the cache says have a peer
+    LIVE = "live"
+    # pool, pages, method = who holds it, token = which of the holder's locks: pages that one lock took, or gave up. A
+    # lock of a component that is reached through an edge stands under that edge's target pool, with source pages
+    LOCK = "lock"
+    UNLOCK = "unlock"
+    # pool, rid, pages, method = "load" or "offload", token = ticket
+    TRANSFER_BEGIN = "transfer_begin"
+    TRANSFER_END = (
+        "transfer_end"  # pool, pages = those that are valid, method = "done", "failed" or "cancelled"
+    )
+    # pool, rid, pages = keys by which the target finds pages, peers = what the pages really hold (identities)
+    KEYS = "keys"
+    # pool, rid, pages, peers = stamps found there: what a read, a load or a store saw (method says which)
+    CONTENT = "content"
 
 
 class Cause(NamedTuple):
@@ -53,6 +73,7 @@ class Event(NamedTuple):
     call: int  # running number of calls within the operation
     method: str  # the target's method, e.g. "free_swa_segment"
     at_us: int
+    token: int = -1  # of a lock or a transfer: which one
 
 
 class PoolShape(NamedTuple):

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from stress.command.execute import execute, exit_code, show
-from stress.command.options import RunOptions, require_arm, resolve, run_options
+from stress.command.options import RunOptions, require_arm, resolve, run_options, with_faults
 from stress.config import Config
 
 
@@ -18,7 +18,7 @@ from stress.config import Config
 @click.option("--test", required=True, metavar="ARM", help="The arm that is said to be fixed.")
 @run_options
 def compare(config: str, base: str, test: str, **given: Any) -> int:
-    """Run two arms of CONFIG on the same requests.
+    """Run two arms of CONFIG on the same requests. --fault puts a fault into the base alone.
 
     Exit 0: reproduced and fixed. 1: not fixed, or regressed. 2: usage or configuration. 3: unknown.
     4: not reproduced. 130: interrupted.
@@ -30,7 +30,7 @@ def compare(config: str, base: str, test: str, **given: Any) -> int:
     require_arm(resolved, base, "--base")
     require_arm(resolved, test, "--test")
     second = second_name(base, test)
-    pair = _only(resolved, {base: base, second: test})
+    pair = with_faults(_only(resolved, {base: base, second: test}), options.faults, [base])
 
     def finish(document: dict[str, Any]) -> None:
         document["compare"] = compare_arms(document, base, second)

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from stress.config import Config, ConfigError, load_config
+from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
 from stress.launch.contract import LAUNCHERS
 
@@ -24,7 +25,13 @@ _OPTIONS = (
         metavar="a.b=v",
         help="Override a key; v is TOML, or a bare word.",
     ),
-    click.option("--fault", "faults", multiple=True, hidden=True),
+    click.option(
+        "--fault",
+        "faults",
+        multiple=True,
+        metavar="F",
+        help="Put a named fault (F06, F16@3) into the arms that are expected to pass; may be repeated.",
+    ),
     click.option(
         "--launcher",
         type=click.Choice(LAUNCHERS),
@@ -64,10 +71,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def resolve(config_name: str, options: RunOptions) -> Config:
     """The configuration that the options ask for. Raises ConfigError."""
-    if options.faults:
-        raise ConfigError(
-            f"--fault {options.faults[0]}: unknown fault, no named fault exists yet; leave it out"
-        )
     if options.swarm:
         raise ConfigError("--swarm: not built yet; vary keys with --set and --seed")
     if options.resume is not None:
@@ -77,11 +80,31 @@ def resolve(config_name: str, options: RunOptions) -> Config:
     return load_config(config_name, list(options.overrides), options.seed)
 
 
-def chosen_arms(config: Config, names: tuple[str, ...]) -> list[str]:
-    """The arms to run in the order of the configuration; all where none is named. Raises ConfigError."""
+def chosen_arms(config: Config, names: tuple[str, ...], faults: tuple[str, ...] = ()) -> list[str]:
+    """The arms to run in the order of the configuration. Raises ConfigError.
+
+    All where none is named; with `faults` those that are expected to pass: the others fail without them.
+    """
     for name in names:
         require_arm(config, name, "--arm")
-    return [arm for arm in config.arms.named if not names or arm in names]
+    arms = [arm for arm in config.arms.named if not names or arm in names]
+    sound = [arm for arm in arms if config.arms.named[arm].expect == "pass"]
+    return sound if faults and sound and not names else arms
+
+
+def with_faults(config: Config, faults: tuple[str, ...], arms: list[str]) -> Config:
+    """The configuration with the faults of --fault in these arms, beside those that they name. Raises ConfigError."""
+    if not faults:
+        return config
+    named = dict(config.arms.named)
+    for arm in arms:
+        fault = "+".join([*([named[arm].fault] if named[arm].fault else []), *faults])
+        named[arm] = msgspec.structs.replace(named[arm], fault=fault)
+    faulty = msgspec.structs.replace(config, arms=msgspec.structs.replace(config.arms, named=named))
+    try:
+        return check_config(faulty)
+    except ConfigError as error:
+        raise ConfigError(f"--fault {' --fault '.join(faults)}: {error}") from None
 
 
 def require_arm(config: Config, name: str, option: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stress.command.execute import execute, exit_code, show
-from stress.command.options import RunOptions, chosen_arms, resolve, run_options
+from stress.command.options import RunOptions, chosen_arms, resolve, run_options, with_faults
 
 
 @click.command()
@@ -24,6 +24,7 @@ def run(config: str, arms: tuple[str, ...], **given: Any) -> int:
 
     options = RunOptions(**given)
     resolved = resolve(config, options)
-    outcome = execute(resolved, chosen_arms(resolved, arms), options)
+    chosen = chosen_arms(resolved, arms, options.faults)
+    outcome = execute(with_faults(resolved, options.faults, chosen), chosen, options)
     show(outcome, options.as_json)
     return exit_code(outcome, EXIT_CODES[outcome.document["verdict"]])

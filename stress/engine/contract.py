@@ -69,7 +69,8 @@ class Engine(Protocol):
     pools: tuple[PoolShape, ...]
     edges: tuple[EdgeShape, ...]
     marks_exempt: frozenset[str]  # marks that it can't show, or never does by design
-    observes: frozenset[str]  # of: lends, returns, mapping, groups, tables, cache, counts, drain
+    # of: lends, returns, mapping, groups, tables, cache, counts, drain, reads, writes, live, locks, transfers, keys
+    observes: frozenset[str]
 
     def open(self, spec: RequestSpec) -> None:
         """Make a request known; it holds nothing yet."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.engine.contract import Engine, Warm
 
 
-def build_engine(config, arm, device: str, warm: Warm | None, tree: str | None = None) -> Engine:
-    """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds `sglang/`."""
+def build_engine(
+    config, arm, device: str, warm: Warm | None, tree: str | None = None, faults: FaultLog = NO_FAULTS
+) -> Engine:
+    """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds `sglang/`;
+    `faults`: what is wrong with it, in the reference alone."""
     if tree is None:
         from stress.engine.reference import build_reference
 
-        return build_reference(config, arm, device, warm)
+        return build_reference(config, arm, device, warm, faults=faults)
     from stress.engine.sglang.build import build_sglang
 
     return build_sglang(config, Path(tree), device, warm, arm.tree_core)

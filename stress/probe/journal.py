@@ -48,6 +48,7 @@ class Journal:
         peers: Column | None,
         method: str,
         slots_of: int = 0,
+        token: int = -1,
     ) -> None:
         """Journals an event under the present cause; on a CPU the ledger sees it now.
 
@@ -56,18 +57,18 @@ class Journal:
         """
         self.events += 1
         if not self.reader.waits:
-            event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us)
+            event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token)
             self.ledger.observe(event)
             return
         send = self.reader.send
         ids = (send(pages), None if peers is None else send(peers))
-        self._waiting.append((kind, pool, *ids, slots_of, self.cause, self.call, method, self.now_us))
+        self._waiting.append((kind, pool, *ids, slots_of, self.cause, self.call, method, self.now_us, token))
 
     def land(self) -> None:
         """Shows the ledger what waited for copies from the device. The caller has synchronised the stream."""
         waiting, self._waiting = self._waiting, []
         land, ledger, before_us = self.reader.land, self.ledger, 0
-        for kind, pool, pages, peers, slots_of, cause, call, method, at_us in waiting:
+        for kind, pool, pages, peers, slots_of, cause, call, method, at_us, token in waiting:
             pages = land(pages)
             peers = None if peers is None else land(peers)
             if slots_of:
@@ -78,7 +79,7 @@ class Journal:
             if cause.operation != ledger.operation:
                 ledger.settle(ledger.operation, before_us or at_us)
             before_us = at_us
-            ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us))
+            ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us, token))
 
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""

@@ -90,7 +90,10 @@ REFUSED = [
     ("arms.mode=parallel", 'write mode = "sequence"'),
     ("arms.patched.target=vllm==0.5", "sglang==VERSION"),
     ("arms.patched.release=best", "choose unpatched, filter-per-call or filter-per-group"),
-    ("arms.patched.fault=F01", "no named fault exists yet"),
+    ("arms.patched.fault=F99", "unknown fault 'F99'; the faults are F01"),
+    ("arms.patched.fault=F01+F01", "names a fault twice"),
+    ("arms.patched.fault=F01@", "is no fault; write F06"),
+    ("arms.patched.fault=F01@0,8", "the ranks are 0 to 7"),
     ("arms.third.release=unpatched", "missing required field `target`"),
 ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from allocator.faults import ALLOCATOR_FAULTS, CACHE_FAULTS
+from allocator.faults.log import NO_FAULTS, FaultLog, with_faults
 from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.prefix_cache import PrefixCache
 from allocator.swa_ring import SWARing
@@ -11,18 +13,26 @@ from linker.direct import DirectLinker
 from linker.store import MemoryStore, SharedStore
 from stress.engine.contract import Warm
 from stress.engine.reference.engine import ReferenceEngine
+from stress.engine.reference.external import External
+from stress.engine.reference.faults import ENGINE_FAULTS, EXTERNAL_FAULTS, MEMORY_FAULTS
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.row import NO_PAGES
+from stress.serving.ballast import ROWS as BALLAST_ROWS
 
 STORES = {"memory": MemoryStore, "shared": SharedStore}
 
 
 def build_reference(
-    config, arm, device: str, warm: Warm | None, habits: Habits | None = None
+    config,
+    arm,
+    device: str,
+    warm: Warm | None,
+    habits: Habits | None = None,
+    faults: FaultLog = NO_FAULTS,
 ) -> ReferenceEngine:
     """`config`: stress.config.Config; `arm`: its Arm; `warm`: what the external store holds at the start;
-    `habits`: those of a release (`HABITS`), by default what our own arms have.
+    `habits`: those of a release (`HABITS`), by default what our own arms have; `faults`: what is wrong with it.
 
     The hit of a prefix is gated by SWA only where the linker restores SWA: under unified KV, and with a ring,
     the target model keeps its window per request (sglang `swa_gates_prefix_match`).
@@ -31,7 +41,7 @@ def build_reference(
     pool = config.pool
     paged_swa = not pool.swa_ring
     skips_swa = pool.unified_kv or pool.swa_ring
-    allocator = HybridSWAAllocator(
+    allocator = with_faults(HybridSWAAllocator, ALLOCATOR_FAULTS, faults)(
         pool.full_pages * pool.page_size,
         pool.swa_pages * pool.page_size,
         pool.page_size,
@@ -41,18 +51,22 @@ def build_reference(
     )
     window_pages = -(-pool.window_tokens // pool.page_size)
     gates = paged_swa and (habits.asks_swa_where_paged or not skips_swa)
-    cache = PrefixCache(window_pages, swa_gates_match=gates, swa=paged_swa)
+    cache = with_faults(PrefixCache, CACHE_FAULTS, faults)(window_pages, swa_gates_match=gates, swa=paged_swa)
+    max_rows = config.serving.max_running + (BALLAST_ROWS if config.workload.ballast else 0)
     ring = None
     if pool.swa_ring:
         ring_tokens = (window_pages + 1) * pool.page_size
-        ring = SWARing(config.serving.max_running, ring_tokens, pool.page_size)
-    return ReferenceEngine(
-        Memory(allocator, cache, pool.window_tokens, paged_swa),
+        ring = SWARing(max_rows, ring_tokens, pool.page_size)
+    memory = with_faults(Memory, MEMORY_FAULTS, faults)(allocator, cache, pool.window_tokens, paged_swa)
+    engine = with_faults(ReferenceEngine, ENGINE_FAULTS, faults)
+    return engine(
+        memory,
         _linker(config, skips_swa, warm),
-        max_rows=config.serving.max_running,
+        max_rows=max_rows,
         spare_pages=2 + 2 * config.serving.draft_tokens // pool.page_size,
         ring=ring,
         habits=habits,
+        external=with_faults(External, EXTERNAL_FAULTS, faults),
     )
 
 

@@ -46,11 +46,12 @@ class ReferenceEngine:
         spare_pages: int,
         ring: SWARing | None = None,
         habits: Habits = OURS,
+        external: type[External] = External,
     ) -> None:
         self.now_us = 0
         self.memory = memory
         self.habits = habits
-        self.external = External(memory, linker, habits)
+        self.external = external(memory, linker, habits)
         self.ring = ring
         self.max_rows = max_rows
         self.spare_pages = spare_pages

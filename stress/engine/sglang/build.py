@@ -15,6 +15,7 @@ from stress.engine.sglang.external_linker import external_linker, store_keys
 from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.request import token_array
 from stress.engine.sglang.tree_import import Tree, load_tree
+from stress.serving.ballast import ROWS as BALLAST_ROWS
 
 STORES = {"memory": MemoryStore, "shared": SharedStore}
 ROW_SPARE_TOKENS = 4096
@@ -33,7 +34,8 @@ def build_sglang(
         raise ValueError(f"{root}: sglang {tree.version} has no segment free; use 0.5.20 or later")
     paged_swa = not pool.swa_ring
     window_pages = -(-pool.window_tokens // pool.page_size)
-    rows = tree.ReqToTokenPool(config.serving.max_running, _row_tokens(config), device, False)
+    max_rows = config.serving.max_running + (BALLAST_ROWS if config.workload.ballast else 0)
+    rows = tree.ReqToTokenPool(max_rows, _row_tokens(config), device, False)
     allocator = _allocator(tree, config, rows, device)
     skips_swa = pool.unified_kv or pool.swa_ring
     cache = _cache(tree, config, rows, allocator, gates=not skips_swa)

@@ -1,0 +1,61 @@
+"""A row of the matrix: one fault in one pool state, what fired, and what its clean twin did.
+
+The row holds when a rule that the catalogue expects fired at the faulty operation, and the twin came to the fault's
+trigger without a finding. The faulty operation is the one at which the fault first acted on the finding's rank. A rule
+that can only look at a boundary, in a sweep, at quiesce or by a deadline counts as in time at its first look.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stress.fault_catalogue import FAULTS
+from stress.matrix.cell import Cell, Fired, parted_from
+
+
+def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, Any]:
+    """The row's document."""
+    facts = FAULTS[fault]
+    fired = list(cell.fired)
+    digest = parted_from(twin, cell)
+    if digest is not None:
+        fired.append(digest)
+    acted = cell.reached.get(fault, {})
+    expected = [one for one in fired if one.detector in facts.rules]
+    in_time = [one for one in expected if _in_time(one, acted.get(one.rank), one.detector in facts.late)]
+    rules = [one for one in fired if one.detector.startswith("I")]
+    first = min(rules, key=lambda one: (one.operation, one.noticed, int(one.detector[1:])), default=None)
+    found = min(in_time or expected, key=lambda one: one.noticed, default=None)
+    return {
+        "fault": fault,
+        "config": facts.config,
+        "pool_state": pool_state,
+        "expected_rules": list(facts.rules),
+        "fired": _earliest(fired),
+        "first": first.detector if first else None,
+        "acted_at": min(acted.values(), default=None),
+        "at_faulty_operation": bool(in_time),
+        "upstream_assert": any(one.detector == "assert" for one in fired),
+        "clean_twin": {"findings": twin.findings, "trigger_reached": fault in twin.reached},
+        "operations_to_detection": found.noticed if found else None,
+        "holds": bool(in_time) and not twin.failed and fault in twin.reached,
+    }
+
+
+def _in_time(one: Fired, acted_at: int | None, late: bool) -> bool:
+    if acted_at is None:
+        return False
+    if late:
+        return acted_at <= one.noticed
+    return acted_at in (one.operation, one.noticed)
+
+
+def _earliest(fired: list[Fired]) -> list[dict[str, Any]]:
+    """By detector, where it fired first over all ranks."""
+    first: dict[str, Fired] = {}
+    for one in fired:
+        known = first.get(one.detector)
+        if known is None or (one.operation, one.rank) < (known.operation, known.rank):
+            first[one.detector] = one
+    order = sorted(first.values(), key=lambda one: (one.operation, one.detector))
+    return [{"detector": one.detector, "operation": one.operation} for one in order]
