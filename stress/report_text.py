@@ -81,13 +81,17 @@ def print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> No
 
 
 def _print_divergence(console: Console, divergence: dict[str, Any] | None) -> None:
-    """Where the two arms of a run stopped deciding alike."""
+    """Where the two arms of a run stopped deciding alike, and why."""
     if not divergence:
         return
     console.print()
-    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}")
+    others = divergence["ranks"] - 1
+    more = f"; {others} more {'rank parts' if others == 1 else 'ranks part'} later" if others else ""
+    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}{more}")
     for arm, did in divergence["arms"].items():
         print_wrapped(console, f"{arm}: {did}", 2)
+    if divergence.get("why"):
+        print_wrapped(console, divergence["why"], 2)
 
 
 def _print_verdict(console: Console, document: dict[str, Any]) -> None:

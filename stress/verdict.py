@@ -32,7 +32,6 @@ def make_verdict(
     arms: list[str],
     launcher: str,
     ended_early: str = "",
-    divergence: dict[str, Any] | None = None,
     workload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The verdict document.
@@ -41,7 +40,6 @@ def make_verdict(
         results: ranks by arm; an arm or a rank that is not there did not run.
         arms: names of the arms that were to run, in order. NAME~2 is a second run of NAME.
         ended_early: why the run was not run to its end, a sentence; the run is unknown then.
-        divergence: the first point at which arms or ranks that must agree did not; None where not computed.
         workload: what was planned (see Plan.contents); None where nothing was.
     """
     ordered = {arm: sorted(results.get(arm, []), key=lambda result: result.rank) for arm in arms}
@@ -62,7 +60,7 @@ def make_verdict(
         "layout": _layout_document(config, ordered, launcher),
         "arms": documents,
         "coverage": _coverage(config, ordered),
-        "divergence": divergence,
+        "divergence": None,  # what the ranks recorded is not known here
         "workload": workload,
     }
 

@@ -118,21 +118,15 @@ def plan_workload(config: Config, overrides: tuple[str, ...] = ()) -> dict[str, 
     return {"trace": config.workload.trace, **plan.contents()}
 
 
-def _divergence(config: Config, arms: list[str], run_dir: Path) -> dict[str, Any] | None:
+def _divergence(document: dict[str, Any], arms: list[str], run_dir: Path) -> dict[str, Any] | None:
     """Where the run's two arms part, as far as their recorded operations tell."""
     from stress.divergence import divergence_of
-    from stress.operation_file import OperationFileError, operations_path, read_operations
+    from stress.operation_file import read_arm
 
     if len(arms) != 2:
         return None
-    recorded = {}
-    for arm in arms:
-        for rank in range(config.layout.ranks):
-            try:
-                recorded[arm, rank] = read_operations(operations_path(run_dir, arm, rank))[1]
-            except OperationFileError:
-                continue  # nothing was recorded, or the rank was lost before it was
-    return divergence_of(arms[0], arms[1], recorded, config.layout.ranks)
+    recorded = {arm: read_arm(run_dir, arm) for arm in arms}
+    return divergence_of(arms[0], arms[1], recorded, document["arms"])
 
 
 def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
@@ -183,9 +177,10 @@ def _execute_once(
             arms=arms,
             launcher=options.launcher,
             ended_early=ended_early,
-            divergence=None if ended_early else _divergence(config, arms, run.path),
             workload=planned,
         )
+        if not ended_early:
+            document["divergence"] = _divergence(document, arms, run.path)
         if finish is not None:
             finish(document)
         return document
