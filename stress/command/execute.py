@@ -203,7 +203,7 @@ def _gather(
 ) -> tuple[dict[str, Any], str, bool]:
     """The results by arm, why the run was ended early or "", and whether the user did. No rank is alive then."""
     from stress.command.progress import make_progress
-    from stress.coordinator import Interrupted, run_arms
+    from stress.coordinator import ArmsBroken, Interrupted, run_arms
     from stress.launch.contract import make_launcher
 
     launcher = None
@@ -216,16 +216,20 @@ def _gather(
         return results, "", False
     except (Interrupted, KeyboardInterrupt) as stopped:
         return getattr(stopped, "results", {}), INTERRUPTED_EARLY, True
-    except infrastructure_errors() as error:
-        # Whoever waits for a job reads verdict.json, so this end is written down like any other.
-        ended_early = f"The ranks could not be started: {' '.join(str(error).split())}"
-        click.echo(f"kvstress: {ended_early}", err=True)
-        return {}, ended_early, False
-    except Exception as error:
-        record.end(
-            {}, f"The run was ended by an error: {type(error).__name__}: {' '.join(str(error).split())}"
-        )
-        raise
+    except ArmsBroken as broken:
+        results, unstarted, error = broken.results, broken.unstarted, broken.__cause__
+    except infrastructure_errors() as lacking:
+        results, unstarted, error = {}, arms, lacking
+    except Exception as defect:
+        results, unstarted, error = {}, [], defect
     finally:
         if launcher is not None:
             launcher.close()
+    # Whoever waits for a job reads verdict.json, so these ends are written down like any other.
+    why = " ".join(str(error).split())
+    if not unstarted:
+        record.end(results, f"The run was ended by an error: {type(error).__name__}: {why}")
+        raise error
+    ended_early = f"Arm{'s' * (len(unstarted) > 1)} {', '.join(unstarted)} could not be started: {why}"
+    click.echo(f"kvstress: {ended_early}", err=True)
+    return results, ended_early, False

@@ -10,6 +10,7 @@ from nightly_bench import MATRIX
 import stress.coordinator
 import stress.launch.contract
 from stress.cli import main
+from stress.record import RunDirectory
 
 
 @pytest.fixture
@@ -49,3 +50,8 @@ def night(ranks, monkeypatch):
         return code, json.loads(verdict.read_text()) if verdict.exists() else None, made
 
     return call
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return RunDirectory.create(tmp_path / "run", "test")
