@@ -30,7 +30,7 @@ class Layout(_Table):
     tp_size: int = 1
     dp_size: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"  # cuda is CUDA or ROCm
-    exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step
+    exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step, in lock step
 
     @property
     def ranks(self) -> int:
