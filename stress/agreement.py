@@ -2,12 +2,14 @@
 
 The reference, with the habits of the tree's release, serves `smoke` on one rank, and the tree executes each operation
 behind it (stress.engine.lockstep). CORE: python | rust; SEEDS: as 1-20; OVERRIDE: as --set takes. One JSON document on
-stdout, a process a tree. An error that the user can mend is {"error": "..."}.
+stdout, a process a tree. Exit 0: every seed agrees. 1: one does not. 2: an error that the user can mend, in one line
+and as {"error": "..."}. 3: any other.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ SHAPE = (
     "check.require=[]",
 )
 
+USAGE = "python -m stress.agreement ROOT CORE SEEDS [OVERRIDE...]"
+AGREED, DISAGREED, MISTAKE, INFRASTRUCTURE = 0, 1, 2, 3
 SEEN = ("load_back", "node_split", "tombstone_recovered")
 
 
@@ -89,14 +93,32 @@ def _drive(rank: Rank):
 
 
 def main(arguments: list[str]) -> int:
+    """Prints the document; returns the exit code."""
     try:
+        if len(arguments) < 3:
+            raise ValueError(f"{len(arguments)} arguments; write {USAGE}")
         root, core, seeds, *overrides = arguments
-        first, _, last = seeds.partition("-")
-        document = agreement(Path(root), core, range(int(first), int(last or first) + 1), overrides)
+        document = agreement(Path(root), core, _seeds(seeds), overrides)
+        code = AGREED if all(run["agrees"] for run in document["runs"]) else DISAGREED
     except ValueError as error:
-        document = {"error": str(error)}
+        document, code = {"error": str(error)}, MISTAKE
+        print(f"stress.agreement: {error}", file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+        return INFRASTRUCTURE
     sys.stdout.buffer.write(msgspec.json.encode(document))
-    return 0
+    return code
+
+
+def _seeds(text: str) -> range:
+    """`7`, or `1-20`. Raises ValueError, also where there is none: that would agree with anything."""
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() or not dash)):
+        raise ValueError(f"seeds {text!r}: are no numbers; write 7 or 1-20")
+    seeds = range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise ValueError(f"seeds {text!r}: there is none; write the smaller one first")
+    return seeds
 
 
 if __name__ == "__main__":
