@@ -123,21 +123,31 @@ def _broken_arms(config: Config) -> Iterator[str]:
     for name, arm in config.arms.named.items():
         if not NAME.match(name) or name == "mode":
             yield f"arms.{name[:80]}: can't name an arm and its files; {NAME_CURE}"
-        yield from _broken_arm(name, arm)
+        yield from _broken_arm(name, arm, config.pool)
 
 
-def _broken_arm(name: str, arm: Arm) -> Iterator[str]:
+def _broken_arm(name: str, arm: Arm, pool: Pool) -> Iterator[str]:
     try:
         is_reference = parse_target(arm.target).kind == "reference"
     except TargetError as error:
         yield f"arms.{name}.target: {error}"
         return
     if not is_reference:
+        if pool.page_size == 1:
+            yield (
+                f"pool.page_size: 1 is another allocator in SGLang, which arms.{name} is; "
+                "give a page size above 1"
+            )
         return  # a real tree frees as it frees: `release` says nothing about it
     if arm.release is None:
         yield f"arms.{name}.release: missing; choose {_choice(RELEASES)}"
     elif arm.release not in RELEASES:
         yield f"arms.{name}.release: unknown strategy {arm.release!r}; choose {_choice(RELEASES)}"
+    if arm.tree_core is not None:
+        yield (
+            f"arms.{name}.tree_core: {arm.tree_core!r} chooses a core of a real SGLang, and the target is the "
+            "reference; leave it out, or name a tree, as in sglang==0.5.23"
+        )
     if arm.fault is not None:
         yield f"arms.{name}.fault: unknown fault {arm.fault!r}, no named fault exists yet; leave it out"
 

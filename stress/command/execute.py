@@ -134,6 +134,8 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
 
     Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees.
     """
+    from stress.engine.sglang.tree_source import refuse_unfit
+    from stress.target.name import parse_target
     from stress.target.store import resolve
     from stress.verdict import arm_record
 
@@ -141,7 +143,9 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
     for arm in arms:
         target = arm_record(config, arm).target
         if target != "reference":
-            trees[arm] = str(resolve(target))
+            root = resolve(target)
+            refuse_unfit(root, parse_target(target))
+            trees[arm] = str(root)
     if launcher == "inline" and len(set(trees.values())) > 1:
         raise ConfigError(
             f"--launcher inline: arms {', '.join(trees)} need trees of their own and a process imports one; "

@@ -28,6 +28,7 @@ REFUSED = [
     ("record.operations=some", "choose none or ring or all"),
     ("layout.device=tpu", "choose auto or cpu or cuda"),
     ("arms.patched.expect=maybe", "choose pass or fail"),
+    ("arms.patched.tree_core=rust", "arms.patched.tree_core: 'rust' chooses a core of a real SGLang"),
     ("name=a/b", "can't name a folder"),
     ("seed=-1", "give 0 or more"),
     ("seed=9223372036854775808", "give 9223372036854775807 or less"),
@@ -109,6 +110,13 @@ def test_a_wrong_override_is_refused_in_one_line_with_its_cure(override, cure):
     assert cure in message
     assert message.startswith(f"--set {' '.join(override.split())}: ")
     assert "\n" not in message
+
+
+def test_a_real_tree_has_no_pages_of_one_token():
+    with pytest.raises(
+        ConfigError, match=r"pool\.page_size: 1 is another allocator in SGLang, which arms\.b is"
+    ):
+        load_config("seed", ["arms.b.target=sglang==0.5.23", "pool.page_size=1", "pool.swa_pages=20000"])
 
 
 def test_a_new_arm_needs_its_release():
