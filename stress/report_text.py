@@ -20,8 +20,8 @@ STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
 _RIGHT = {"asserts", "errors", "findings", "finished", "cancelled", "virtual s"}
 
 
-def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None = None) -> None:
-    """Prints the whole report."""
+def print_report(document: dict[str, Any], run_dir: Path | None, stream: TextIO | None = None) -> None:
+    """Prints the whole report. `run_dir`: where it lies; None where it was not kept."""
     console = Console(file=stream or sys.stdout, width=WIDTH, highlight=False, markup=False, soft_wrap=False)
     layout = document["layout"]
     console.print(
@@ -34,7 +34,8 @@ def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None 
         print_first_finding(console, arm, entry)
     _print_divergence(console, document.get("divergence"))
     _print_verdict(console, document)
-    console.print(f"run directory  {run_dir}", overflow="ignore", no_wrap=True, crop=False)
+    if run_dir is not None:
+        _print_path(console, "run directory", run_dir)
 
 
 def _ranks(document: dict[str, Any]) -> Table:
@@ -117,6 +118,10 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
         console.print(f"compare  base {compared['base']}, test {compared['test']}: {outcome}")
         if compared.get("reason"):
             print_wrapped(console, compared["reason"], 2)
+        if compared.get("differences"):
+            print_wrapped(console, f"the runs differ in {'; '.join(compared['differences'])}", 2)
+        for arm, run in compared.get("runs", {}).items():
+            _print_path(console, f"run of {arm}", run)
     if "determinism" in document:
         digests = document["determinism"]["digests"]
         console.print(f"digests  {' and '.join(digests)}")
@@ -143,6 +148,11 @@ def _print_replays(console: Console, workload: dict[str, Any]) -> None:
             f"its {sessions} were played {replays} times more, as sessions of their own",
             0,
         )
+
+
+def _print_path(console: Console, what: str, path: Path | str) -> None:
+    """A path on one line, whole, so that it can be copied."""
+    console.print(f"{what}  {path}", overflow="ignore", no_wrap=True, crop=False)
 
 
 def print_wrapped(console: Console, text: str, indent: int) -> None:

@@ -10,15 +10,16 @@ fails too. A run that was ended early is unknown, whatever its arms showed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from stress.config_schema import Arm, Config
 from stress.result import RankResult
-from stress.verdict_marks import exempt_marks, missing_marks
+from stress.verdict_coverage import coverage_of
 from stress.verdict_rank import rank_document, seconds
-from stress.verdict_reasons import doubts_of, failures_of, ran_to_its_end, sorted_rules
+from stress.verdict_reasons import doubts_of, failures_of, sorted_rules
 
 SCHEMA = 1
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
@@ -56,10 +57,12 @@ def make_verdict(
         "reasons": reasons,
         "config": config.name,
         "seed": config.seed,
-        "digest": _run_digest(ordered),
+        "digest": run_digest(
+            {arm: [(r.rank, r.digest, r.digest_partial) for r in ranks] for arm, ranks in ordered.items()}
+        ),
         "layout": _layout_document(config, ordered, launcher),
         "arms": documents,
-        "coverage": _coverage(config, ordered),
+        "coverage": coverage_of([(config, ranks) for ranks in ordered.values()]),
         "divergence": None,  # what the ranks recorded is not known here
         "workload": workload,
     }
@@ -133,28 +136,12 @@ def _rules_watched(ranks: list[RankResult]) -> list[str]:
     return sorted_rules(set.intersection(*told)) if told else []
 
 
-def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str, Any]:
-    ended = [ranks for ranks in results.values() if ran_to_its_end(config, ranks)]
-    reached: dict[str, int] = {}
-    for result in (result for ranks in ended for result in ranks):
-        for mark, count in result.marks.items():
-            reached[mark] = reached.get(mark, 0) + count
-    missing = {mark for ranks in ended for mark in missing_marks(config, ranks)}
-    exempt = {mark: why for ranks in results.values() for mark, why in exempt_marks(config, ranks).items()}
-    required = list(config.check.require)
-    return {
-        "required": required,
-        "reached": {mark: reached[mark] for mark in sorted(reached)},
-        "missing": [mark for mark in required if mark in missing],
-        "exempt": {mark: exempt[mark] for mark in required if mark in exempt},
-    }
-
-
-def _run_digest(results: dict[str, list[RankResult]]) -> str:
+def run_digest(arms: Mapping[str, Iterable[tuple[int, str, bool]]]) -> str:
+    """One digest of all ranks of all arms; by arm (rank, its digest, whether that is partial), in order."""
     digest = hashlib.blake2b(digest_size=16)
-    for arm, ranks in results.items():
-        for result in ranks:
-            digest.update(msgspec.json.encode([arm, result.rank, result.digest, result.digest_partial]))
+    for arm, ranks in arms.items():
+        for rank in ranks:
+            digest.update(msgspec.json.encode([arm, *rank]))
     return digest.hexdigest()
 
 
