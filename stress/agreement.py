@@ -2,12 +2,14 @@
 
 The reference, with the habits of the tree's release, serves `smoke` on one rank, and the tree executes each operation
 behind it (stress.engine.lockstep). CORE: python | rust; SEEDS: as 1-20; OVERRIDE: as --set takes. One JSON document on
-stdout, a process a tree. An error that the user can mend is {"error": "..."}.
+stdout, a process a tree. Exit 0: every seed agrees. 1: one does not. 2: an error that the user can mend, in one line
+and as {"error": "..."}. 3: any other.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from stress.engine.lockstep import LockstepEngine
 from stress.engine.reference import build_reference
 from stress.engine.reference.habits import HABITS, Habits
 from stress.engine.sglang.build import build_sglang
-from stress.engine.sglang.tree_import import load_tree, tree_core_of
+from stress.engine.sglang.tree_import import load_tree
 from stress.rank import Rank
 from stress.result import RankSpec
 from stress.share import warm_of
@@ -33,6 +35,8 @@ SHAPE = (
     "check.require=[]",
 )
 
+USAGE = "python -m stress.agreement ROOT CORE SEEDS [OVERRIDE...]"
+AGREED, DISAGREED, MISTAKE, INFRASTRUCTURE = 0, 1, 2, 3
 SEEN = ("load_back", "node_split", "tombstone_recovered")
 
 
@@ -59,8 +63,6 @@ def _run(root: Path, core: str, habits: Habits, seed: int, overrides: list[str])
     warm = warm_of(config, plan, 0)
     arm = config.arms.named["patched"]
     tree = build_sglang(config, root, "cpu", warm, core)
-    if tree_core_of(tree.calls.cache) != core:
-        raise ValueError(f"{root}: its {core} tree core can't be loaded here; ask for the other one")
     engine = LockstepEngine(build_reference(config, arm, "cpu", warm, habits), tree)
     spec = RankSpec(config=config.to_dict(), arm="patched", rank=0, ranks=1, seed=seed)
     result = _drive(Rank(spec, config, plan, engine, lambda line: None))
@@ -89,14 +91,32 @@ def _drive(rank: Rank):
 
 
 def main(arguments: list[str]) -> int:
+    """Prints the document; returns the exit code."""
     try:
+        if len(arguments) < 3:
+            raise ValueError(f"{len(arguments)} arguments; write {USAGE}")
         root, core, seeds, *overrides = arguments
-        first, _, last = seeds.partition("-")
-        document = agreement(Path(root), core, range(int(first), int(last or first) + 1), overrides)
+        document = agreement(Path(root), core, _seeds(seeds), overrides)
+        code = AGREED if all(run["agrees"] for run in document["runs"]) else DISAGREED
     except ValueError as error:
-        document = {"error": str(error)}
+        document, code = {"error": str(error)}, MISTAKE
+        print(f"stress.agreement: {error}", file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+        return INFRASTRUCTURE
     sys.stdout.buffer.write(msgspec.json.encode(document))
-    return 0
+    return code
+
+
+def _seeds(text: str) -> range:
+    """`7`, or `1-20`. Raises ValueError, also where there is none: that would agree with anything."""
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() or not dash)):
+        raise ValueError(f"seeds {text!r}: are no numbers; write 7 or 1-20")
+    seeds = range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise ValueError(f"seeds {text!r}: there is none; write the smaller one first")
+    return seeds
 
 
 if __name__ == "__main__":

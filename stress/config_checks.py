@@ -139,6 +139,11 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
         yield f"arms.{name}.fault: {error}"
         return
     if not is_reference:
+        if config.pool.page_size == 1:
+            yield (
+                f"pool.page_size: 1 is another allocator in SGLang, which arms.{name} is; "
+                "give a page size above 1"
+            )
         # A real tree frees as it frees: `release` says nothing about it, and no named fault is in it.
         if named.chosen:
             yield (
@@ -156,6 +161,11 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
                 f"arms.{name}.fault: {fault}@{max(ranks)}: the ranks are 0 to {config.layout.tp_size - 1} "
                 "(layout.tp_size)"
             )
+    if arm.tree_core is not None:
+        yield (
+            f"arms.{name}.tree_core: {arm.tree_core!r} chooses a core of a real SGLang, and the target is the "
+            "reference; leave it out, or name a tree, as in sglang==0.5.23"
+        )
 
 
 def _choice(names: tuple[str, ...]) -> str:

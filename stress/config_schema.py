@@ -30,7 +30,7 @@ class Layout(_Table):
     tp_size: int = 1
     dp_size: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"  # cuda is CUDA or ROCm
-    exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step
+    exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step, in lock step
 
     @property
     def ranks(self) -> int:
@@ -109,6 +109,15 @@ class Record(_Table):
     operations: Literal["none", "ring", "all"] = "ring"
 
 
+class Deadlines(_Table):
+    """How long a run waits, in seconds of wall time. What it decides never depends on them."""
+
+    exchange_s: float = 120.0  # a rank for its peers at one exchange; who is late has lost the others
+    placement_s: float = 120.0  # for the cluster to have room for the ranks (ray)
+    loss_s: float = 60.0  # after a loss: without a heartbeat of any rank, until the others are given up
+    stall_s: float = 900.0  # without a loss: the same; long enough for a slow start on a busy machine
+
+
 class Arm(_Table):
     """A named target in a run. `expect` is the verdict that its author foresees."""
 
@@ -138,6 +147,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     linker: Linker = Linker()
     check: Check = Check()
     record: Record = Record()
+    deadlines: Deadlines = Deadlines()
     arms: Arms = Arms()
 
     def to_dict(self) -> dict[str, Any]:

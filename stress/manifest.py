@@ -16,6 +16,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from stress.config_schema import Config, ConfigError, from_dict
+from stress.record import RunDirectoryError
+
 DISTRIBUTIONS = ("kvstress", "torch", "ray", "numpy", "msgspec")
 
 
@@ -41,6 +46,18 @@ def build_manifest(
         "commit": commit(),
         "config": config,
     }
+
+
+def read_manifest(run_dir: Path) -> tuple[dict[str, Any], Config]:
+    """A run's manifest and the configuration in it. Raises RunDirectoryError where it can't be read."""
+    path = run_dir / "manifest.json"
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=dict)
+        return manifest, from_dict(manifest["config"])
+    except (OSError, KeyError, msgspec.MsgspecError, ConfigError) as error:
+        raise RunDirectoryError(
+            f"{path}: {getattr(error, 'strerror', None) or error}; without it and a verdict.json nothing can be told"
+        ) from None
 
 
 def versions() -> dict[str, str | None]:

@@ -18,6 +18,7 @@ from stress.verdict import worst
 SCHEMA = 1
 NOT_RUN = "It was not run."
 INTERRUPTED = "The nightly was interrupted before its end."
+UNDER_WAY = "The nightly goes on, or was killed."
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +133,10 @@ def nightly_document(
     verdict = "unknown" if interrupted else worst([*verdicts, canary.verdict])
     counts = {each: verdicts.count(each) for each in ("pass", "fail", "unknown")}
     told = ", ".join(f"{count} {each}" for each, count in counts.items() if count)
-    reasons = [INTERRUPTED] if interrupted else []
+    if interrupted:
+        reasons = [INTERRUPTED]
+    else:
+        reasons = [] if all(outcome.made for outcome in [canary, *runs]) else [UNDER_WAY]
     made = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     reasons += [f"{made}: {told}.", *canary.reasons[: 1 if canary.verdict == "pass" else 2]]
     return {
@@ -150,6 +154,11 @@ def nightly_document(
         "canary": _entry(canary, launcher),
         "runs": [_entry(outcome, launcher) for outcome in runs],
     }
+
+
+def is_unfinished(document: dict[str, Any]) -> bool:
+    """Whether a nightly's document was written while runs were still to be made, and nobody interrupted it."""
+    return UNDER_WAY in document["reasons"]
 
 
 def _entry(outcome: Outcome, launcher: str) -> dict[str, Any]:

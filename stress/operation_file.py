@@ -6,8 +6,10 @@ rank that was killed reads up to its last whole line. Data, never pickle; page i
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterable, Iterator
+from glob import escape
 from pathlib import Path
 
 import msgspec
@@ -88,6 +90,17 @@ def read_operations(path: Path) -> tuple[Header, list[Operation]]:
             f"{path}: schema {header.schema} and this version reads {SCHEMA}; use the version that wrote it"
         )
     return header, operations
+
+
+def read_arm(run_dir: Path, arm: str) -> dict[int, list[Operation]]:
+    """An arm's recorded operations by rank. A rank that recorded nothing that can be read is not there."""
+    recorded = {}
+    for path in sorted((run_dir / "ops").glob(f"{escape(arm)}-*.jsonl.gz")):
+        with contextlib.suppress(OperationFileError):  # the rank was lost before its first block was out
+            header, operations = read_operations(path)
+            if header.arm == arm:
+                recorded[header.rank] = operations
+    return recorded
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

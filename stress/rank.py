@@ -3,7 +3,8 @@
 No Ray, no torch.distributed and no files here: whoever drives the generator passes the payloads on and writes the
 first and last line of the rank's file; `emit` gets each line of evidence the moment it exists. A target's assertion
 or exception ends the rank's work, not the generator: it goes on yielding until every rank is done, so that all ranks
-of an arm yield equally often. A payload's first byte says whether the rank is done, the rest is news of the store.
+of an arm yield equally often. A payload is the rank's step plan, a byte that says whether it is done, and news of
+the store. In lock step the gathered plans bind: each rank goes on from the latest time that any of them has reached.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from stress.result import (
     RankError,
     RankResult,
     RankSpec,
+    StepPlans,
 )
 from stress.serving.acceptance import Acceptance
 from stress.serving.ballast import Ballast
@@ -40,10 +42,12 @@ from stress.serving.loop import ServingLoop
 from stress.serving.state import ServingState
 from stress.serving.timing import timing_of
 from stress.share import planned_requests, warm_of
+from stress.step_plan import PLAN_BYTES, GatheredPlans, plan_of
 from stress.workload.plan import Plan, build_plan
 from stress.workload.tokens import page_tokens
 
 BUSY, DONE = b"\0", b"\1"
+NEWS_AT = PLAN_BYTES + len(DONE)
 
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
@@ -103,6 +107,7 @@ class Rank:
             tokens_of=lambda keys, lo, hi: page_tokens(keys, plan.page_size, lo, hi),
         )
         self.loop = ServingLoop(self.state, Acceptance(spec.seed, serving.draft_tokens, accept_millionths))
+        self.plans = GatheredPlans()
         self.status = "finished"
         self.errors = 0
         self.first_error: RankError | None = None
@@ -111,29 +116,38 @@ class Rank:
     # The generator
 
     def exchanges(self) -> Generator[bytes, list[bytes], RankResult]:
-        layout, serving = self.config.layout, self.config.serving
-        interval_us = layout.exchange_ms * 1000 or round(serving.step_base_ms * 1000)
+        interval_us = self.config.layout.exchange_ms * 1000
+        lock_step = interval_us == 0
         boundary_us = 0
         done = False
         while True:
             boundary_us += interval_us
             if not done:
-                done = self._work_until(boundary_us)
+                done = self._work(None if lock_step else boundary_us)
             self._heartbeat()
-            payloads = yield (DONE if done else BUSY) + self.engine.exchange()
-            if all(not payload or payload[:1] == DONE for payload in payloads):
+            own = self.state.take_plan(boundary_us)
+            payloads = yield own.to_bytes() + (DONE if done else BUSY) + self.engine.exchange()
+            table = [plan_of(payload) for payload in payloads]
+            if self.plans.add(own, table):
+                self.coverage.add("idle_rank", self.operator.number)
+            if all(not payload or payload[PLAN_BYTES:NEWS_AT] == DONE for payload in payloads):
                 break
-            others = (payload[1:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
+            others = (payload[NEWS_AT:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
             self.engine.learn([news for news in others if news])
+            if lock_step:
+                # A step takes as long as the slowest rank's; one that is done stays where it ended.
+                boundary_us = max(plan.reached_us for plan in table if plan is not None)
+                if not done:
+                    self.state.set_now(boundary_us)
         self.recorder.flush()
         return self._result()
 
-    def _work_until(self, boundary_us: int) -> bool:
-        """True when the rank has nothing more to do: it has drained, or its target failed."""
+    def _work(self, boundary_us: int | None) -> bool:
+        """Up to the boundary; None: one step. True when nothing more is to do: drained, or the target failed."""
         try:
             if not self.operator.number:
                 self.ballast.load()
-            if not self.loop.run_until(boundary_us):
+            if not (self.loop.run_step() if boundary_us is None else self.loop.run_until(boundary_us)):
                 return False
             self._drain()
         except StopOnFinding:
@@ -249,6 +263,7 @@ class Rank:
             checker_crashed=ledger.crashed,
             rows_skipped=self.plan.rows_skipped,
             message="stopped at its first finding" if self.status == "stopped" else "",
+            step_plans=StepPlans(**self.plans.told()),
         )
 
 

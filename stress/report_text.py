@@ -16,12 +16,12 @@ from rich.text import Text
 
 WIDTH = 100
 HISTORY_LINES = 12
-_STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
+STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
 _RIGHT = {"asserts", "errors", "findings", "finished", "cancelled", "virtual s"}
 
 
-def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None = None) -> None:
-    """Prints the whole report."""
+def print_report(document: dict[str, Any], run_dir: Path | None, stream: TextIO | None = None) -> None:
+    """Prints the whole report. `run_dir`: where it lies; None where it was not kept."""
     console = Console(file=stream or sys.stdout, width=WIDTH, highlight=False, markup=False, soft_wrap=False)
     layout = document["layout"]
     console.print(
@@ -31,10 +31,11 @@ def print_report(document: dict[str, Any], run_dir: Path, stream: TextIO | None 
     console.print()
     console.print(_ranks(document))
     for arm, entry in document["arms"].items():
-        _print_first_finding(console, arm, entry)
+        print_first_finding(console, arm, entry)
     _print_divergence(console, document.get("divergence"))
     _print_verdict(console, document)
-    console.print(f"run directory  {run_dir}", overflow="ignore", no_wrap=True, crop=False)
+    if run_dir is not None:
+        _print_path(console, "run directory", run_dir)
 
 
 def _ranks(document: dict[str, Any]) -> Table:
@@ -56,7 +57,7 @@ def _ranks(document: dict[str, Any]) -> Table:
     return table
 
 
-def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> None:
+def print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> None:
     """The earliest finding of an arm, and the first error, which may explain it."""
     found = [(rank["first_finding"], rank) for rank in entry["ranks"] if rank["first_finding"]]
     if found:
@@ -66,28 +67,32 @@ def _print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> N
             f"first finding of {arm}: {finding['rule']} in pool {finding['pool']}, rank {rank['rank']}, "
             f"operation {finding['operation']}, {finding['virtual_s']} s"
         )
-        _print_wrapped(console, finding["message"], 2)
+        print_wrapped(console, finding["message"], 2)
         history = finding["history"]
         if len(history) > HISTORY_LINES:
             console.print(f"  ... {len(history) - HISTORY_LINES} earlier")
         for line in history[-HISTORY_LINES:]:
-            _print_wrapped(console, line, 4)
+            print_wrapped(console, line, 4)
     erring = [rank for rank in entry["ranks"] if rank["first_error"]]
     if erring:
         error = erring[0]["first_error"]
         console.print()
         console.print(f"first error of {arm}: rank {erring[0]['rank']}, operation {error['operation']}")
-        _print_wrapped(console, f"{error['kind']}: {error['message']}", 2)
+        print_wrapped(console, f"{error['kind']}: {error['message']}", 2)
 
 
 def _print_divergence(console: Console, divergence: dict[str, Any] | None) -> None:
-    """Where the two arms of a run stopped deciding alike."""
+    """Where the two arms of a run stopped deciding alike, and why."""
     if not divergence:
         return
     console.print()
-    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}")
+    others = divergence["ranks"] - 1
+    more = f"; {others} more {'rank parts' if others == 1 else 'ranks part'} later" if others else ""
+    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}{more}")
     for arm, did in divergence["arms"].items():
-        _print_wrapped(console, f"{arm}: {did}", 2)
+        print_wrapped(console, f"{arm}: {did}", 2)
+    if divergence.get("why"):
+        print_wrapped(console, divergence["why"], 2)
 
 
 def _print_verdict(console: Console, document: dict[str, Any]) -> None:
@@ -95,13 +100,13 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
     console.print()
     expected = "as expected" if document["as_expected"] else "not as expected"
     line = Text("verdict  ")
-    line.append(verdict, style=_STYLES.get(verdict, ""))
+    line.append(verdict, style=STYLES.get(verdict, ""))
     line.append(f" ({expected})")
     console.print(line)
     if verdict == "fail" and document["as_expected"] and "compare" not in document:
         console.print("  exit 1: run reports the raw verdict; compare exits 0 where its test arm passes")
     for reason in document["reasons"]:
-        _print_wrapped(console, reason, 2)
+        print_wrapped(console, reason, 2)
     missing = document["coverage"]["missing"]
     if missing:
         console.print(f"marks never reached: {', '.join(missing)}")
@@ -112,7 +117,11 @@ def _print_verdict(console: Console, document: dict[str, Any]) -> None:
         outcome = compared["outcome"].replace("_", " ")
         console.print(f"compare  base {compared['base']}, test {compared['test']}: {outcome}")
         if compared.get("reason"):
-            _print_wrapped(console, compared["reason"], 2)
+            print_wrapped(console, compared["reason"], 2)
+        if compared.get("differences"):
+            print_wrapped(console, f"the runs differ in {'; '.join(compared['differences'])}", 2)
+        for arm, run in compared.get("runs", {}).items():
+            _print_path(console, f"run of {arm}", run)
     if "determinism" in document:
         digests = document["determinism"]["digests"]
         console.print(f"digests  {' and '.join(digests)}")
@@ -126,14 +135,14 @@ def _print_exempt(console: Console, exempt: dict[str, str]) -> None:
     for mark, why in exempt.items():
         by_reason.setdefault(why, []).append(mark)
     for why, marks in by_reason.items():
-        _print_wrapped(console, f"marks not asked for: {', '.join(marks)} ({why})", 0)
+        print_wrapped(console, f"marks not asked for: {', '.join(marks)} ({why})", 0)
 
 
 def _print_replays(console: Console, workload: dict[str, Any]) -> None:
     """A trace that was played beyond its size."""
     if workload.get("replays"):
         sessions, replays = workload["sessions"], workload["replays"]
-        _print_wrapped(
+        print_wrapped(
             console,
             f"workload  {workload['trace']} has too few sessions for {workload['requests_planned']} requests: "
             f"its {sessions} were played {replays} times more, as sessions of their own",
@@ -141,7 +150,12 @@ def _print_replays(console: Console, workload: dict[str, Any]) -> None:
         )
 
 
-def _print_wrapped(console: Console, text: str, indent: int) -> None:
+def _print_path(console: Console, what: str, path: Path | str) -> None:
+    """A path on one line, whole, so that it can be copied."""
+    console.print(f"{what}  {path}", overflow="ignore", no_wrap=True, crop=False)
+
+
+def print_wrapped(console: Console, text: str, indent: int) -> None:
     """Text at an indent, what does not fit the line two further in."""
     margin = " " * indent
     console.print(textwrap.fill(text, WIDTH, initial_indent=margin, subsequent_indent=f"{margin}  "))

@@ -67,6 +67,17 @@ class RankError(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
 
 
+class StepPlans(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank gathered of all ranks' step plans. `idle`, `extend`, `decode`: its own turns at the exchanges."""
+
+    exchanges: int
+    idle: int
+    extend: int
+    decode: int
+    idle_beside_busy: int  # exchanges at which it was idle while a peer had tokens
+    digest: str  # over all gathered tables
+
+
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank found out. `findings` counts by rule; `kept` holds the first of each (pool, rule) whole."""
 
@@ -98,6 +109,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     checker_crashed: str = ""  # traceback of a crashed check: makes the verdict unknown
     rows_skipped: int = 0
     message: str = ""  # for lost or stopped: why
+    step_plans: StepPlans | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag="heartbeat", tag_field="event"):

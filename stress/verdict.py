@@ -10,15 +10,16 @@ fails too. A run that was ended early is unknown, whatever its arms showed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from stress.config_schema import Arm, Config
 from stress.result import RankResult
-from stress.verdict_marks import exempt_marks, missing_marks
+from stress.verdict_coverage import coverage_of
 from stress.verdict_rank import rank_document, seconds
-from stress.verdict_reasons import doubts_of, failures_of, ran_to_its_end, sorted_rules
+from stress.verdict_reasons import doubts_of, failures_of, sorted_rules
 
 SCHEMA = 1
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
@@ -32,7 +33,6 @@ def make_verdict(
     arms: list[str],
     launcher: str,
     ended_early: str = "",
-    divergence: dict[str, Any] | None = None,
     workload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The verdict document.
@@ -41,7 +41,6 @@ def make_verdict(
         results: ranks by arm; an arm or a rank that is not there did not run.
         arms: names of the arms that were to run, in order. NAME~2 is a second run of NAME.
         ended_early: why the run was not run to its end, a sentence; the run is unknown then.
-        divergence: the first point at which arms or ranks that must agree did not; None where not computed.
         workload: what was planned (see Plan.contents); None where nothing was.
     """
     ordered = {arm: sorted(results.get(arm, []), key=lambda result: result.rank) for arm in arms}
@@ -58,11 +57,13 @@ def make_verdict(
         "reasons": reasons,
         "config": config.name,
         "seed": config.seed,
-        "digest": _run_digest(ordered),
+        "digest": run_digest(
+            {arm: [(r.rank, r.digest, r.digest_partial) for r in ranks] for arm, ranks in ordered.items()}
+        ),
         "layout": _layout_document(config, ordered, launcher),
         "arms": documents,
-        "coverage": _coverage(config, ordered),
-        "divergence": divergence,
+        "coverage": coverage_of([(config, ranks) for ranks in ordered.values()]),
+        "divergence": None,  # what the ranks recorded is not known here
         "workload": workload,
     }
 
@@ -135,28 +136,12 @@ def _rules_watched(ranks: list[RankResult]) -> list[str]:
     return sorted_rules(set.intersection(*told)) if told else []
 
 
-def _coverage(config: Config, results: dict[str, list[RankResult]]) -> dict[str, Any]:
-    ended = [ranks for ranks in results.values() if ran_to_its_end(config, ranks)]
-    reached: dict[str, int] = {}
-    for result in (result for ranks in ended for result in ranks):
-        for mark, count in result.marks.items():
-            reached[mark] = reached.get(mark, 0) + count
-    missing = {mark for ranks in ended for mark in missing_marks(config, ranks)}
-    exempt = {mark: why for ranks in results.values() for mark, why in exempt_marks(config, ranks).items()}
-    required = list(config.check.require)
-    return {
-        "required": required,
-        "reached": {mark: reached[mark] for mark in sorted(reached)},
-        "missing": [mark for mark in required if mark in missing],
-        "exempt": {mark: exempt[mark] for mark in required if mark in exempt},
-    }
-
-
-def _run_digest(results: dict[str, list[RankResult]]) -> str:
+def run_digest(arms: Mapping[str, Iterable[tuple[int, str, bool]]]) -> str:
+    """One digest of all ranks of all arms; by arm (rank, its digest, whether that is partial), in order."""
     digest = hashlib.blake2b(digest_size=16)
-    for arm, ranks in results.items():
-        for result in ranks:
-            digest.update(msgspec.json.encode([arm, result.rank, result.digest, result.digest_partial]))
+    for arm, ranks in arms.items():
+        for rank in ranks:
+            digest.update(msgspec.json.encode([arm, *rank]))
     return digest.hexdigest()
 
 

@@ -26,6 +26,8 @@ def exempt_marks(config: Config, ranks: list[RankResult]) -> dict[str, str]:
         why["cancelled"] = "workload.cancel_rate = 0"
     if config.serving.draft_tokens == 0:
         why["spec_tail_returned"] = "serving.draft_tokens = 0"
+    if config.layout.ranks == 1:
+        why["idle_rank"] = "layout.tp_size = 1: a rank alone has no peer"
     for result in ranks:
         why |= dict.fromkeys(result.marks_exempt, "the arm's engine can't show it, or screens it off")
     return {mark: why[mark] for mark in config.check.require if mark in why}

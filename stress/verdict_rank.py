@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stress.result import Assertion, Finding, RankError, RankResult
+from stress.result import Assertion, Finding, RankError, RankResult, StepPlans
 
 
 def seconds(virtual_us: int) -> float:
@@ -30,6 +30,7 @@ def rank_document(result: RankResult) -> dict[str, Any]:
         "virtual_s": seconds(result.virtual_us),
         "digest": result.digest,
         "digest_partial": result.digest_partial,
+        "step_plans": _step_plans_document(result.step_plans),
         "first_assert": _assert_document(result.first_assert),
         "first_error": _error_document(result.first_error),
         "first_finding": finding_document(result.first_finding),
@@ -37,6 +38,16 @@ def rank_document(result: RankResult) -> dict[str, Any]:
         "faults_reached": dict(result.faults_reached),
         "checker_crashed": result.checker_crashed or None,
         "message": result.message or None,
+    }
+
+
+def _step_plans_document(plans: StepPlans | None) -> dict[str, Any] | None:
+    if plans is None:
+        return None
+    return {
+        "exchanges": plans.exchanges,
+        "idle_beside_busy": plans.idle_beside_busy,
+        "digest": plans.digest,
     }
 
 

@@ -33,6 +33,7 @@ def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
         for reason in _rank_doubts(result):
             told.setdefault(reason, []).append(result.rank)
     reasons += [f"{_rank_names(numbers)} {reason}" for reason, numbers in told.items()]
+    reasons += _parted_plans(ranks)
     if ran_to_its_end(config, ranks):
         reasons += _missing(missing_marks(config, ranks))
         reasons += _unaccounted(ranks)
@@ -105,6 +106,18 @@ def _rank_doubts(result: RankResult) -> list[str]:
     if result.checker_crashed:
         reasons.append(f"lost a check that crashed: {_brief(result.checker_crashed)}")
     return reasons
+
+
+def _parted_plans(ranks: list[RankResult]) -> list[str]:
+    """Ranks that gathered other step plans than their peers; one that lost a peer is not compared."""
+    heard: dict[str, list[int]] = {}
+    for result in ranks:
+        if result.step_plans is not None and not result.digest_partial:
+            heard.setdefault(result.step_plans.digest, []).append(result.rank)
+    if len(heard) < 2:
+        return []
+    alike = "; ".join(_rank_names(numbers) for numbers in heard.values())
+    return [f"not all ranks gathered the same step plans, only these among themselves: {alike}"]
 
 
 def _unaccounted(ranks: list[RankResult]) -> list[str]:

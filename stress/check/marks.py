@@ -14,4 +14,5 @@ MARKS = (
     "retracted",
     "tombstone_recovered",
     "node_split",
+    "idle_rank",  # took part in an exchange as idle while a peer had tokens
 )

@@ -1,4 +1,4 @@
-"""`kvstress compare CONFIG --base ARM --test ARM`: is the fault there, and is it fixed?"""
+"""`kvstress compare`: is the fault there, and is it fixed? Two arms of a configuration, or of two earlier runs."""
 
 from __future__ import annotations
 
@@ -6,26 +6,42 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from stress.command.execute import execute, exit_code, show
 from stress.command.options import RunOptions, require_arm, resolve, run_options, with_faults
-from stress.config import Config
+from stress.config import Config, ConfigError
+
+UNKNOWN = 3
 
 
 @click.command()
-@click.argument("config", metavar="CONFIG")
-@click.option("--base", required=True, metavar="ARM", help="The arm that is said to be faulty.")
-@click.option("--test", required=True, metavar="ARM", help="The arm that is said to be fixed.")
+@click.argument("config", metavar="CONFIG|RUN_A")
+@click.argument("other_run", metavar="[RUN_B]", required=False)
+@click.option("--base", metavar="ARM", help="The arm that is said to be faulty; of RUN_A.")
+@click.option("--test", metavar="ARM", help="The arm that is said to be fixed; of RUN_B.")
 @run_options
-def compare(config: str, base: str, test: str, **given: Any) -> int:
-    """Run two arms of CONFIG on the same requests. --fault puts a fault into the base alone.
+def compare(config: str, other_run: str | None, base: str | None, test: str | None, **given: Any) -> int:
+    """Run two arms of CONFIG on the same requests, or compare two runs that were made.
+
+    With CONFIG --base and --test are required. With two run directories nothing is run; they name the arm where a
+    directory holds several, and --out DIR keeps the document. --fault puts a fault into the base alone.
 
     Exit 0: reproduced and fixed. 1: not fixed, or regressed. 2: usage or configuration. 3: unknown.
     4: not reproduced. 130: interrupted.
     """
+    options = RunOptions(**given)
+    if other_run is not None:
+        return _compare_made(config, other_run, base, test, options)
+    for option, arm in (("--base", base), ("--test", test)):
+        if arm is None:
+            raise click.MissingParameter(param_hint=f"'{option}'", param_type="option")
+    return _compare_live(config, base, test, options)
+
+
+def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int:
     from stress.compare import compare_arms, second_name
 
-    options = RunOptions(**given)
     resolved = resolve(config, options)
     require_arm(resolved, base, "--base")
     require_arm(resolved, test, "--test")
@@ -38,6 +54,41 @@ def compare(config: str, base: str, test: str, **given: Any) -> int:
     outcome = execute(pair, [base, second], options, finish)
     show(outcome, options.as_json)
     return exit_code(outcome, outcome.document["compare"]["exit_code"])
+
+
+def _compare_made(
+    base_dir: str, test_dir: str, base: str | None, test: str | None, options: RunOptions
+) -> int:
+    from stress.command.compare_runs import RunUnfinished, compare_runs
+    from stress.record import RunDirectory
+    from stress.report_text import print_report
+
+    _refuse_run_options()
+    try:
+        document = compare_runs(base_dir, test_dir, base, test)
+    except RunUnfinished as unfinished:
+        click.echo(f"kvstress: {unfinished}", err=True)
+        return UNKNOWN
+    out = None
+    if options.out is not None:
+        run = RunDirectory.create(options.out, document["config"])
+        out = run.write_verdict(document).parent
+    if options.as_json:
+        click.echo(msgspec.json.encode(document))
+    else:
+        print_report(document, out)
+    return document["compare"]["exit_code"]
+
+
+def _refuse_run_options() -> None:
+    """Raises ConfigError for an option that says how to run, since nothing is run."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        if given and parameter.name not in ("config", "other_run", "base", "test", "out", "as_json"):
+            raise ConfigError(
+                f"{parameter.opts[0]}: two runs that were made are only read; leave it out, or name one CONFIG"
+            )
 
 
 def _only(config: Config, arms: dict[str, str]) -> Config:

@@ -118,21 +118,15 @@ def plan_workload(config: Config, overrides: tuple[str, ...] = ()) -> dict[str, 
     return {"trace": config.workload.trace, **plan.contents()}
 
 
-def _divergence(config: Config, arms: list[str], run_dir: Path) -> dict[str, Any] | None:
+def _divergence(document: dict[str, Any], arms: list[str], run_dir: Path) -> dict[str, Any] | None:
     """Where the run's two arms part, as far as their recorded operations tell."""
     from stress.divergence import divergence_of
-    from stress.operation_file import OperationFileError, operations_path, read_operations
+    from stress.operation_file import read_arm
 
     if len(arms) != 2:
         return None
-    recorded = {}
-    for arm in arms:
-        for rank in range(config.layout.ranks):
-            try:
-                recorded[arm, rank] = read_operations(operations_path(run_dir, arm, rank))[1]
-            except OperationFileError:
-                continue  # nothing was recorded, or the rank was lost before it was
-    return divergence_of(arms[0], arms[1], recorded, config.layout.ranks)
+    recorded = {arm: read_arm(run_dir, arm) for arm in arms}
+    return divergence_of(arms[0], arms[1], recorded, document["arms"])
 
 
 def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
@@ -140,6 +134,8 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
 
     Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees.
     """
+    from stress.engine.sglang.tree_source import refuse_unfit
+    from stress.target.name import parse_target
     from stress.target.store import resolve
     from stress.verdict import arm_record
 
@@ -147,7 +143,9 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
     for arm in arms:
         target = arm_record(config, arm).target
         if target != "reference":
-            trees[arm] = str(resolve(target))
+            root = resolve(target)
+            refuse_unfit(root, parse_target(target))
+            trees[arm] = str(root)
     if launcher == "inline" and len(set(trees.values())) > 1:
         raise ConfigError(
             f"--launcher inline: arms {', '.join(trees)} need trees of their own and a process imports one; "
@@ -183,9 +181,10 @@ def _execute_once(
             arms=arms,
             launcher=options.launcher,
             ended_early=ended_early,
-            divergence=None if ended_early else _divergence(config, arms, run.path),
             workload=planned,
         )
+        if not ended_early:
+            document["divergence"] = _divergence(document, arms, run.path)
         if finish is not None:
             finish(document)
         return document
@@ -208,7 +207,7 @@ def _gather(
 ) -> tuple[dict[str, Any], str, bool]:
     """The results by arm, why the run was ended early or "", and whether the user did. No rank is alive then."""
     from stress.command.progress import make_progress
-    from stress.coordinator import Interrupted, run_arms
+    from stress.coordinator import ArmsBroken, Interrupted, run_arms
     from stress.launch.contract import make_launcher
 
     launcher = None
@@ -221,16 +220,20 @@ def _gather(
         return results, "", False
     except (Interrupted, KeyboardInterrupt) as stopped:
         return getattr(stopped, "results", {}), INTERRUPTED_EARLY, True
-    except infrastructure_errors() as error:
-        # Whoever waits for a job reads verdict.json, so this end is written down like any other.
-        ended_early = f"The ranks could not be started: {' '.join(str(error).split())}"
-        click.echo(f"kvstress: {ended_early}", err=True)
-        return {}, ended_early, False
-    except Exception as error:
-        record.end(
-            {}, f"The run was ended by an error: {type(error).__name__}: {' '.join(str(error).split())}"
-        )
-        raise
+    except ArmsBroken as broken:
+        results, unstarted, error = broken.results, broken.unstarted, broken.__cause__
+    except infrastructure_errors() as lacking:
+        results, unstarted, error = {}, arms, lacking
+    except Exception as defect:
+        results, unstarted, error = {}, [], defect
     finally:
         if launcher is not None:
             launcher.close()
+    # Whoever waits for a job reads verdict.json, so these ends are written down like any other.
+    why = " ".join(str(error).split())
+    if not unstarted:
+        record.end(results, f"The run was ended by an error: {type(error).__name__}: {why}")
+        raise error
+    ended_early = f"Arm{'s' * (len(unstarted) > 1)} {', '.join(unstarted)} could not be started: {why}"
+    click.echo(f"kvstress: {ended_early}", err=True)
+    return results, ended_early, False

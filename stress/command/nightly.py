@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 import click
 import msgspec
 
-from stress.command.execute import INTERRUPTED, execute, infrastructure_errors, plan_workload, user_errors
+from stress.command.execute import (
+    INTERRUPTED,
+    execute,
+    infrastructure_errors,
+    plan_workload,
+    resolve_trees,
+    user_errors,
+)
 from stress.command.options import RunOptions
 from stress.config import ConfigError
 from stress.config_limits import SEED_MAX
@@ -56,7 +64,7 @@ def nightly(
     from stress.verdict import EXIT_CODES
 
     matrix = load_matrix(config, seeds)
-    _plan_all(matrix)
+    _plan_all(matrix, launcher)
     kept = History(Path(history) if history is not None else Path(out).absolute().parent / FILE_NAME)
     kept.read()
     folder = make_folder(out)
@@ -71,12 +79,15 @@ def nightly(
     return INTERRUPTED if night.interrupted else EXIT_CODES[document["verdict"]]
 
 
-def _plan_all(matrix: Any) -> None:
-    """Plans each case once, so that a bad trace is one line before hours of runs. Raises user_errors()."""
+def _plan_all(matrix: Any, launcher: str) -> None:
+    """Plans each case once, so that a bad trace or target is one line before hours of runs. Raises ConfigError."""
     cases = [(case, matrix.seeds[0]) for case in matrix.cases]
     for case, seed in [(matrix.canary, matrix.canary_seed), *cases]:
         try:
-            plan_workload(case.resolve(seed), case.overrides)
+            config = case.resolve(seed)
+            plan_workload(config, case.overrides)
+            with contextlib.suppress(*infrastructure_errors()):  # may be had when its run comes
+                resolve_trees(config, list(case.arms), launcher)
         except user_errors() as error:
             raise ConfigError(f"run {case.name}: {error}") from None
 

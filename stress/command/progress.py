@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 LINE_EVERY_S = 10.0
+RANKS_NAMED_MAX = 8
 
 
 class LineProgress:
@@ -82,6 +83,15 @@ def describe(state: Any, requests: int) -> str:
             f"virtual {state.virtual_s_min:.0f}-{state.virtual_s_max:.0f} s, "
             f"{state.ranks_ended} ranks ended, {state.asserts} asserts, {state.findings} findings"
         )
-    if state.ranks_lost:
-        told += f", {state.ranks_lost} of {state.ranks} ranks lost"
+    if state.lost:
+        told += f", {_name_ranks(state.lost)} lost"
+    if state.silent_rank is not None:
+        told += f", rank {state.silent_rank} silent for {state.silent_s:.0f} s"
     return told
+
+
+def _name_ranks(numbers: tuple[int, ...]) -> str:
+    """`rank 3`, `ranks 3, 5`; of many the first ones."""
+    named = ", ".join(map(str, numbers[:RANKS_NAMED_MAX]))
+    more = f" and {len(numbers) - RANKS_NAMED_MAX} more" if len(numbers) > RANKS_NAMED_MAX else ""
+    return f"rank{'s' * (len(numbers) > 1)} {named}{more}"

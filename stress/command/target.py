@@ -1,4 +1,4 @@
-"""`kvstress target list | add | check`: real trees, kept in a cache folder.
+"""`kvstress target list | add | remove | check`: real trees, kept in a cache folder.
 
 Exit 0: done; check: the tree can be driven. 1: check: it can be imported, and lacks what an engine needs.
 2: a name or an edit to mend. 3: it can't be fetched, kept or imported here.
@@ -64,6 +64,27 @@ def add(names: tuple[str, ...], as_json: bool) -> int:
             click.echo(f"{name}  {folder}")
     if as_json:
         click.echo(msgspec.json.encode({"schema": SCHEMA, "targets": added}))
+    return 0
+
+
+@target.command()
+@click.argument("names", nargs=-1, required=True, metavar="TARGET...")
+@_JSON
+def remove(names: tuple[str, ...], as_json: bool) -> int:
+    """Remove each TARGET, or folder of `target list`, from the cache. Nothing else is ever removed."""
+    from stress.target.store import remove_target
+
+    removed = []
+    for name in names:
+        folders = ask(lambda name=name: remove_target(name))
+        if isinstance(folders, int):
+            return folders
+        removed += [{"target": name, "folder": str(folder)} for folder in folders]
+        if not as_json:
+            for folder in folders:
+                click.echo(f"{name}  {folder} is removed")
+    if as_json:
+        click.echo(msgspec.json.encode({"schema": SCHEMA, "targets": removed}))
     return 0
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from stress.command.run_record import UNDER_WAY
-from stress.config_schema import Config, ConfigError, from_dict
+from stress.config_schema import Config
 from stress.lost_rank import result_from_file
-from stress.record import RunDirectory, RunDirectoryError
+from stress.manifest import read_manifest
+from stress.record import RunDirectory
 from stress.result import RankResult, RankSpec
 from stress.verdict import make_verdict
 
@@ -30,7 +29,7 @@ def is_unfinished(run: RunDirectory) -> bool:
 
 def unfinished_document(run: RunDirectory) -> dict[str, Any]:
     """The verdict document of what is there. Raises RunDirectoryError where the manifest can't be read."""
-    manifest, config = _manifest(run)
+    manifest, config = read_manifest(run.path)
     ranks = {arm: _arm(run, config, arm) for arm in config.arms.named}
     results = {arm: found for arm, found in ranks.items() if found}
     return make_verdict(
@@ -41,17 +40,6 @@ def unfinished_document(run: RunDirectory) -> dict[str, Any]:
         ended_early=NO_VERDICT,
         workload=manifest.get("workload"),
     )
-
-
-def _manifest(run: RunDirectory) -> tuple[dict[str, Any], Config]:
-    path = run.path / "manifest.json"
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=dict)
-        return manifest, from_dict(manifest["config"])
-    except (OSError, KeyError, msgspec.MsgspecError, ConfigError) as error:
-        raise RunDirectoryError(
-            f"{path}: {getattr(error, 'strerror', None) or error}; without it and a verdict.json nothing can be told"
-        ) from None
 
 
 def _arm(run: RunDirectory, config: Config, arm: str) -> list[RankResult]:

@@ -69,11 +69,12 @@ class Launcher(Protocol):
 def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
     """The launcher called `name`; its library is imported here and not before.
 
-    `config` needs `layout.device`. Options: `exchange_timeout_s` (local, ray: how long a rank waits for its
-    peers at one exchange), `address` (ray: the cluster to join), `placement_timeout_s` (ray).
+    `config` needs `layout.device` and `deadlines`. Options: `exchange_timeout_s` (local, ray: how long a rank
+    waits for its peers at one exchange) and `placement_timeout_s` (ray) instead of the configuration's,
+    `address` (ray: the cluster to join).
     Raises ValueError for a name that does not exist.
     """
-    device = config.layout.device
+    device, deadlines = config.layout.device, config.deadlines
     if name == "inline":
         from stress.launch.inline import InlineLauncher
 
@@ -81,9 +82,10 @@ def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
     if name == "local":
         from stress.launch.local import LocalLauncher
 
-        return LocalLauncher(**options)
+        return LocalLauncher(**{"exchange_timeout_s": deadlines.exchange_s, **options})
     if name == "ray":
         from stress.launch.ray import RayLauncher
 
-        return RayLauncher(device=device, **options)
+        waits_s = {"exchange_timeout_s": deadlines.exchange_s, "placement_timeout_s": deadlines.placement_s}
+        return RayLauncher(device=device, **{**waits_s, **options})
     raise ValueError(f"launcher: there is no '{name}'; use one of {', '.join(LAUNCHERS)}")

@@ -45,7 +45,7 @@ class LocalLauncher:
 
     name = "local"
 
-    def __init__(self, *, exchange_timeout_s: float = 300.0) -> None:
+    def __init__(self, *, exchange_timeout_s: float = 120.0) -> None:
         self._exchange_timeout_s = exchange_timeout_s
         self._ranks: dict[int, _Rank] = {}
         self._store_told = False

@@ -124,7 +124,7 @@ class RayLauncher:
         *,
         device: str = "auto",
         address: str | None = None,
-        exchange_timeout_s: float = 300.0,
+        exchange_timeout_s: float = 120.0,
         placement_timeout_s: float = 120.0,
     ) -> None:
         self._device = device

@@ -11,6 +11,7 @@ from stress.serving.acceptance import Acceptance
 from stress.serving.events import NEVER, Due, TurnQueue, due
 from stress.serving.request import LiveRequest
 from stress.serving.state import ServingState
+from stress.step_plan import Mode
 
 
 class Decode:
@@ -43,6 +44,7 @@ class Decode:
         for limit_us in (boundary_us, boundary_us if next_us is None else next_us):
             quiet = min(quiet, -(-(limit_us - self.state.now_us) // self.state.timing.step_us))
         if quiet > 0:
+            self.state.took_turn(Mode.DECODE, decode_requests=len(self.state.decoding))
             self.state.decode_turn += quiet
             self.state.set_now(self.state.now_us + quiet * self.state.timing.step_us)
             return
@@ -58,6 +60,7 @@ class Decode:
                 self.state.abort(request)
         live = [(request, what) for request, what in requests if request.rid in self.state.decoding]
         self._before_step(live, turn)
+        self.state.took_turn(Mode.DECODE, decode_requests=len(self.state.decoding))
         self.state.decode_turn += 1
         self.state.set_now(self.state.now_us + self.state.timing.step_us)
         self.state.poll()

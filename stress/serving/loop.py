@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from stress.serving.acceptance import Acceptance
 from stress.serving.decode import Decode
+from stress.serving.events import NEVER
 from stress.serving.prefill import Prefill
 from stress.serving.state import ServingState
 
@@ -21,6 +22,18 @@ class ServingLoop:
 
     def run_until(self, boundary_us: int) -> bool:
         """Turns until virtual time reaches the boundary; True when every request has ended."""
+        return self._run(boundary_us, boundary_us, NEVER)
+
+    def run_step(self) -> bool:
+        """One turn that takes time, a prefill batch or a single decode step; True when every request has ended.
+
+        A rank that can do nothing waits for its next arrival or transfer, no longer than a decode step takes.
+        """
+        waited_us = self.state.now_us + self.state.timing.step_us
+        return self._run(self.state.now_us + 1, waited_us, waited_us)
+
+    def _run(self, boundary_us: int, arrival_us_max: int, transfer_us_max: int) -> bool:
+        """Turns until the boundary; a wait for an arrival or for a transfer ends at its limit."""
         state = self.state
         while state.now_us < boundary_us:
             state.take_arrivals()
@@ -29,20 +42,20 @@ class ServingLoop:
             elif state.decoding:
                 self.decode.turns(boundary_us)
             elif state.waiting:
-                self._unblock()
+                self._unblock(transfer_us_max)
             else:
                 next_us = state.arrivals.next_us()
                 if next_us is None:
                     return True
-                state.set_now(min(next_us, boundary_us))
+                state.set_now(min(next_us, arrival_us_max))
         return False
 
-    def _unblock(self) -> None:
+    def _unblock(self, transfer_us_max: int) -> None:
         """The queue is blocked and nothing runs: wait for a transfer that holds pages, or give the request up."""
         state = self.state
         due_us = state.engine.pending_us()
         if due_us is not None:
-            state.set_now(max(state.now_us, due_us))
+            state.set_now(max(state.now_us, min(due_us, transfer_us_max)))
             state.poll()
             return
         request = state.waiting.popleft()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from stress.serving.admission import Batch, kept_back, swa_fits
 from stress.serving.request import CANCEL_PREFILL, CANCEL_QUEUE, LiveRequest
 from stress.serving.state import ServingState
+from stress.step_plan import Mode
 
 
 class Prefill:
@@ -30,6 +31,7 @@ class Prefill:
         for request, upto in batch.rows:
             if request.position // batch.page_size != (upto - 1) // batch.page_size:
                 self.state.marks["chunk_crossed_page"] += 1
+        self.state.took_turn(Mode.EXTEND, extend_tokens=batch.tokens)
         ready_us = max(request.ready_us for request, _ in batch.rows)
         self.state.set_now(max(self.state.now_us + self.state.timing.prefill_us(batch.tokens), ready_us))
         self.state.poll()

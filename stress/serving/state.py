@@ -13,6 +13,7 @@ from stress.engine.contract import Engine, RequestSpec
 from stress.serving.arrivals import Arrivals
 from stress.serving.request import LiveRequest, PlannedRequest
 from stress.serving.timing import Timing
+from stress.step_plan import Mode, StepPlan
 
 
 class ServingState:
@@ -40,6 +41,7 @@ class ServingState:
         self.counts: Counter[str] = Counter(started=0, finished=0, cancelled=0, stuck=0)
         self.marks: Counter[str] = Counter()
         self.last_end_us = 0
+        self._turn = (Mode.IDLE, 0, 0)  # the last one since the last plan
 
     @property
     def running(self) -> int:
@@ -51,6 +53,15 @@ class ServingState:
 
     def set_now(self, now_us: int) -> None:
         self.now_us = self.engine.now_us = now_us
+
+    def took_turn(self, mode: Mode, *, extend_tokens: int = 0, decode_requests: int = 0) -> None:
+        """A turn that takes time is under way."""
+        self._turn = (mode, extend_tokens, decode_requests)
+
+    def take_plan(self, boundary_us: int) -> StepPlan:
+        """What the last turn since the last plan was, for the exchange at the boundary; idle where there was none."""
+        turn, self._turn = self._turn, (Mode.IDLE, 0, 0)
+        return StepPlan(*turn, max(self.now_us, boundary_us))
 
     def take_arrivals(self) -> None:
         for request in self.arrivals.take(self.now_us):

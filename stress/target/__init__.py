@@ -4,7 +4,7 @@
 """
 
 from stress.target.name import Target, TargetError, TargetUnavailable, parse_target
-from stress.target.store import add_target, list_targets, resolve
+from stress.target.store import add_target, list_targets, remove_target, resolve
 
 __all__ = [
     "Target",
@@ -13,5 +13,6 @@ __all__ = [
     "add_target",
     "list_targets",
     "parse_target",
+    "remove_target",
     "resolve",
 ]

@@ -1,7 +1,7 @@
 """The cache folder: `$KVSTRESS_CACHE`, else `~/.cache/kvstress`. Its `targets/NAME/` is whole or not there.
 
 A target is built in a folder of its own beside it, and renamed when it is done; who comes second takes the
-first one's. What a killed process left is removed by the next one on that machine.
+first one's. It goes the same way back. What a killed process left is removed by the next one on that machine.
 """
 
 from __future__ import annotations
@@ -44,6 +44,22 @@ def keep(name: str, build: Callable[[Path], None]) -> Path:
         ) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
+    return final
+
+
+def remove(name: str) -> Path:
+    """Takes `targets/name` away, first out of sight and then file by file; returns where it lay.
+
+    A link is taken away, not what it points at. Raises TargetUnavailable for what the disk refuses.
+    """
+    final = targets_folder() / name
+    leaving = _new_folder()
+    try:
+        os.rename(final, leaving / "tree")
+    except OSError as error:
+        raise TargetUnavailable(f"{final}: can't be removed ({error.strerror}); remove it by hand") from error
+    finally:
+        shutil.rmtree(leaving, ignore_errors=True)
     return final
 
 

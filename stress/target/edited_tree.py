@@ -14,14 +14,20 @@ from pathlib import Path
 from stress.target.edits import EDITS
 from stress.target.name import PATCH_ENDINGS, TargetError
 from stress.target.patch_tree import Changes, patch_tree
+from stress.target.syntax import syntax_error
 
 
 def changes_of(base: Path, edits: tuple[str, ...]) -> Changes:
-    """{path: new text, None where it is deleted} of the edits, one on top of the other."""
+    """{path: new text, None where it is deleted} of the edits, one on top of the other.
+
+    Raises TargetError for an edit that does not fit, and for a patch that leaves what is no Python.
+    """
     changes: Changes = {}
     for name in edits:
         if name.endswith(PATCH_ENDINGS):
-            changes |= patch_tree(base, _patch_text(name), name, changes)
+            patched = patch_tree(base, _patch_text(name), name, changes)
+            _refuse_broken(name, patched)
+            changes |= patched
         else:
             changes |= EDITS[name](base, changes)
     return changes
@@ -61,6 +67,13 @@ def refuse_stale(folder: Path, changes: Changes) -> None:
             )
 
 
+def _refuse_broken(patch: str, changes: Changes) -> None:
+    for path, text in changes.items():
+        told = syntax_error(text, path) if text is not None and path.endswith(".py") else ""
+        if told:
+            raise TargetError(f"{patch}: leaves {told}; mend the patch")
+
+
 def _link_or_copy(source: Path, to: Path, link: bool) -> None:
     if link:
         try:
@@ -73,6 +86,6 @@ def _link_or_copy(source: Path, to: Path, link: bool) -> None:
 
 def _patch_text(name: str) -> str:
     try:
-        return Path(name).expanduser().read_bytes().decode("utf-8")
+        return Path(name).expanduser().read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TargetError(f"{name}: can't be read as a patch ({error}); use a text file in UTF-8") from error

@@ -1,6 +1,7 @@
 """Applies a unified diff to a tree, in memory: {path: new text, None where it is deleted}.
 
-Every line of a hunk must be found as it is. A hunk may have moved, if its lines stand in one place alone.
+Every line of a hunk must be found as it is. A hunk may have moved, if its lines stand in one place alone. A diff whose
+every line ends in CRLF, as mail and editors leave it, is taken without for a file that has none.
 A path that is absolute, climbs, or passes through a link is refused, and nothing of that patch is used.
 Paths are those of a wheel (sglang/...) or of a checkout (python/sglang/...), with or without a/ and b/; files
 outside the package, a pull request's tests for instance, are left out.
@@ -27,7 +28,7 @@ def patch_tree(root: Path, patch: str, source: str, changed: Mapping[str, str | 
         if path in changes:
             raise TargetError(f"{source}: changes {path} twice; use a patch that names each file once")
         before = changed[path] if path in changed else _read(root / path)
-        changes[path] = _patched(file, path, before, source)
+        changes[path] = _patched(_with_line_ends_of(before, file), path, before, source)
     if not changes:
         raise TargetError(f"{source}: changes no file below sglang/; use a patch of the package")
     return changes
@@ -65,6 +66,24 @@ def _inside(name: str, source: str) -> tuple[str, ...]:
 
 def _read(file: Path) -> str | None:
     return file.read_bytes().decode("utf-8") if file.is_file() else None
+
+
+def _with_line_ends_of(before: str | None, file: FileDiff) -> FileDiff:
+    ended = [line for hunk in file.hunks for line in hunk.old + hunk.new if line.endswith("\n")]
+    if "\r\n" in (before or "") or not all(line.endswith("\r\n") for line in ended):
+        return file
+    return file._replace(
+        hunks=[
+            hunk._replace(
+                old=[_without_cr(line) for line in hunk.old], new=[_without_cr(line) for line in hunk.new]
+            )
+            for hunk in file.hunks
+        ]
+    )
+
+
+def _without_cr(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r") + ("\n" if line.endswith("\n") else "")
 
 
 def _patched(file: FileDiff, path: str, before: str | None, source: str) -> str | None:

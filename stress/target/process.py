@@ -17,8 +17,11 @@ from stress.target.name import TargetError, TargetUnavailable
 TIMEOUT_S = 600
 
 
-def ask_tree(module: str, root: Path, *args: str) -> Any:
-    """`python -m module ROOT ARGS...`'s document. Raises TargetError or TargetUnavailable: one line."""
+def ask_tree(module: str, root: Path, *args: str, answers: tuple[int, ...] = (0,)) -> Any:
+    """`python -m module ROOT ARGS...`'s document. Raises TargetError or TargetUnavailable: one line.
+
+    `answers`: the exit codes that come with a document.
+    """
     command = [sys.executable, "-W", "ignore", "-m", module, str(root), *args]
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
@@ -26,7 +29,7 @@ def ask_tree(module: str, root: Path, *args: str) -> Any:
         raise TargetUnavailable(
             f"{root}: did not answer within {TIMEOUT_S} s; run {' '.join(command)}"
         ) from error
-    if done.returncode:
+    if done.returncode not in answers:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
         raise TargetUnavailable(f"{root}: its process ended with {done.returncode}: {last[0]}")
     # A tree may print while it is imported; the document is the last line.

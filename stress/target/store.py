@@ -6,6 +6,7 @@ that says what it is and where it came from. A folder target is used where it li
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.machinery
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from stress.target.cache import keep, targets_folder
+from stress.target.cache import keep, remove, targets_folder
 from stress.target.edited_tree import changes_of, edit_label, refuse_stale, write_edited
 from stress.target.name import Target, TargetError, parse_target
 from stress.target.wheel import download_wheel, sha256_of, unpack
@@ -66,10 +67,40 @@ def add_target(text: str) -> Path:
     raise TargetError(f"target {text!r}: needs no adding; add sglang==VERSION, or a target with an edit")
 
 
+def remove_target(text: str) -> list[Path]:
+    """Removes what the cache keeps under a target's name or a folder's; returns where it lay.
+
+    A tree that was edited at several states of its folder is kept several times. Only folders of the cache that have
+    a target.json are removed, whatever is named. Raises TargetError where none fits, and TargetUnavailable.
+    """
+    names = {text}
+    with contextlib.suppress(
+        TargetError
+    ):  # a folder or a patch that is gone: then the text has to fit as it is
+        names.add(str(parse_target(text)))
+    found = [folder for folder in _kept_folders() if folder.name in names or _target_of(folder) in names]
+    if not found:
+        raise TargetError(
+            f"target {text!r}: none of that name in {targets_folder()}; see kvstress target list"
+        )
+    return [remove(folder.name) for folder in found]
+
+
+def _kept_folders() -> list[Path]:
+    return sorted(path for path in targets_folder().glob("[!.]*") if (path / RECORD).is_file())
+
+
+def _target_of(folder: Path) -> str:
+    try:
+        return read_record(folder).target
+    except TargetError:
+        return ""  # known by its folder's name alone
+
+
 def list_targets() -> list[Kept]:
     """What the cache holds, by name."""
     kept = []
-    for folder in sorted(path for path in targets_folder().glob("[!.]*") if (path / RECORD).is_file()):
+    for folder in _kept_folders():
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         kept.append(Kept(folder.name, str(folder), size, read_record(folder)))
     return kept
@@ -80,7 +111,9 @@ def read_record(folder: Path) -> Record:
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
     except msgspec.MsgspecError as error:
-        raise TargetError(f"{folder / RECORD}: can't be read ({error}); remove {folder}") from error
+        raise TargetError(
+            f"{folder / RECORD}: can't be read ({error}); kvstress target remove {folder.name}"
+        ) from error
 
 
 def _release(version: str) -> Path:

@@ -83,8 +83,12 @@ def _hunk(lines: list[str], at: int, source: str) -> tuple[Hunk, int]:
         line = lines[at] if at < len(lines) else None
         if line is not None and line.startswith(_NO_NEWLINE):
             _cut_newline(lines[at - 1], old, new)
-        elif line is not None and line[:1] in (" ", "-", "+", ""):
-            sign, content = (line[:1] or " "), line[1:] + "\n"
+        elif line in ("", "\r"):  # an empty line of context whose blank was stripped
+            old.append(f"{line}\n")
+            new.append(f"{line}\n")
+            old_left, new_left = old_left - 1, new_left - 1
+        elif line is not None and line[0] in " -+":
+            sign, content = line[0], line[1:] + "\n"
             if sign != "+":
                 old.append(content)
                 old_left -= 1

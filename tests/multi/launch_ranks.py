@@ -16,14 +16,8 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
+from stress.config_schema import Arms, Deadlines, Layout
 from stress.result import Finding, FindingLine, Heartbeat, RankLine, RankResult, RankSpec, ResultLine, Started
-
-
-class Layout(msgspec.Struct, frozen=True):
-    tp_size: int
-    dp_size: int
-    device: str = "cpu"
-    exchange_ms: int = 10
 
 
 class LaunchConfig(msgspec.Struct, frozen=True):
@@ -32,14 +26,15 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     layout: Layout
     test: dict
     seed: int = 1
-    arms: dict = {}
+    deadlines: Deadlines = Deadlines()
+    arms: Arms = Arms()
 
     def to_dict(self) -> dict:
         return msgspec.to_builtins(self)
 
 
 def launch_config(ranks: int, **test: object) -> LaunchConfig:
-    return LaunchConfig(layout=Layout(tp_size=ranks, dp_size=ranks), test=test)
+    return LaunchConfig(layout=Layout(tp_size=ranks, dp_size=ranks, device="cpu"), test=test)
 
 
 def rank_specs(config: LaunchConfig, run_dir: str | None = None, arm: str = "patched") -> list[RankSpec]:

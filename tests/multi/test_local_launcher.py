@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from processes import session_of, still_alive
 
-from stress.coordinator import Patience, run_arms
+from stress.arm_watch import Patience
+from stress.coordinator import run_arms
 from stress.launch.contract import Launcher, LaunchError, RankOutcome
 from stress.launch.inline import InlineLauncher
 from stress.launch.local import LocalLauncher

@@ -47,6 +47,20 @@ def test_inline_and_local_reproduce_and_fix_with_one_digest(capsys, out, tmp_pat
     assert json.loads((tmp_path / "local" / "manifest.json").read_text())["seed"] == 1
 
 
+def test_lock_step_is_the_same_on_inline_and_local(capsys, out):
+    small = ("--set", "layout.exchange_ms=0", "--set", "workload.requests=80", "--set", "check.require=[]")
+    run = ("run", "smoke", "--arm", "patched", "--json", *small)
+    code, inline = kvstress(capsys, *run, "--launcher", "inline", *out("inline"))
+    assert (code, inline["verdict"]) == (0, "pass")
+    code, local = kvstress(capsys, *run, "--launcher", "local", *out("local"))
+    assert (code, local["verdict"]) == (0, "pass")
+    assert local["digest"] == inline["digest"]
+    ranks = [*inline["arms"]["patched"]["ranks"], *local["arms"]["patched"]["ranks"]]
+    assert len({rank["step_plans"]["digest"] for rank in ranks}) == 1
+    assert ranks[0]["step_plans"]["exchanges"] > 100
+    assert local["coverage"]["reached"]["idle_rank"] > 0
+
+
 def test_another_seed_has_another_digest_and_a_rerun_the_same(capsys, out):
     code, second = kvstress(
         capsys,

@@ -12,9 +12,10 @@ import pytest
 from kill_loop import kill_loop, rank_tail
 from processes import still_alive
 
+from stress.arm_watch import ArmProgress
 from stress.config import load_config
-from stress.coordinator import ENTRY, ArmProgress, Patience, run_arms
-from stress.launch.local import LocalLauncher
+from stress.coordinator import ENTRY, run_arms
+from stress.launch.contract import make_launcher
 from stress.record import RunDirectory
 from stress.verdict import EXIT_CODES, make_verdict
 
@@ -35,20 +36,17 @@ def ranks_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
-def verdict_of(
-    folder: Path, entry: str = ENTRY, progress=lambda _: None, exchange_timeout_s: float = 300, **patience
-) -> dict:
+def verdict_of(folder: Path, entry: str = ENTRY, progress=lambda _: None, *overrides: str) -> dict:
     """The verdict document of smoke's passing arm with the ranks of `entry`; no rank is left."""
-    config = load_config("smoke", list(SMALL))
+    config = load_config("smoke", [*SMALL, *overrides])
     run_dir = RunDirectory.create(folder, "smoke")
     results = run_arms(
         config,
         [ARM],
-        LocalLauncher(exchange_timeout_s=exchange_timeout_s),
+        make_launcher("local", config),
         run_dir,
         progress,
         entry=entry,
-        patience=Patience(progress_s=0.1, **patience),
     )
     assert still_alive([result.pid for result in results[ARM] if result.pid], 0) == []
     return make_verdict(config, results, arms=[ARM], launcher="local")
@@ -76,9 +74,8 @@ def test_a_stopped_rank_is_named_within_its_deadline(tmp_path: Path) -> None:
             os.kill(started.pid, signal.SIGSTOP)
             stopped_s.append(time.monotonic())
 
-    document = verdict_of(
-        tmp_path / "run", progress=stop_once, exchange_timeout_s=2, loss_s=3, stall_s=10_000
-    )
+    deadlines = ("deadlines.exchange_s=2", "deadlines.loss_s=3", "deadlines.stall_s=10000")
+    document = verdict_of(tmp_path / "run", ENTRY, stop_once, *deadlines)
     assert (document["verdict"], EXIT_CODES[document["verdict"]]) == ("unknown", 3)
     assert [rank["status"] for rank in ranks_of(document)] == ["finished", "lost", "finished"]
     assert any("rank 1 lost: no sign of life for 3 s" in reason for reason in document["reasons"])
@@ -110,7 +107,7 @@ def test_a_death_while_the_group_is_formed_leaves_nobody_waiting(tmp_path: Path)
     ended_s: list[float] = []
     begun_s = time.monotonic()
     document = verdict_of(
-        tmp_path / "run", "dying_ranks:dies_once_formed", lambda _: ended_s.append(time.monotonic()), 120
+        tmp_path / "run", "dying_ranks:dies_once_formed", lambda _: ended_s.append(time.monotonic())
     )
     assert [rank["status"] for rank in ranks_of(document)] == ["finished", "lost", "finished"]
     assert ended_s[-1] - begun_s < 90  # the time to wait for a peer is 120 s

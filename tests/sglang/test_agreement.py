@@ -25,7 +25,7 @@ def compared(version: str, core: str, seeds: str, *overrides: str) -> dict:
         root = add_target(f"sglang=={version}")
     except TargetUnavailable as error:
         pytest.skip(str(error))
-    return ask_tree("stress.agreement", root, core, seeds, *overrides)
+    return ask_tree("stress.agreement", root, core, seeds, *overrides)  # exits 0 where all agree
 
 
 @pytest.mark.parametrize("core", ["python", "rust"])
@@ -60,6 +60,6 @@ def test_the_comparison_sees_a_habit_of_another_release(tmp_path):
         if entry.name != "version.py":
             (renamed / "sglang" / entry.name).symlink_to(entry)
     (renamed / "sglang" / "version.py").write_text('__version__ = "0.5.23"\n')
-    (run,) = ask_tree("stress.agreement", renamed, "python", "1", SHORT)["runs"]
+    (run,) = ask_tree("stress.agreement", renamed, "python", "1", SHORT, answers=(1,))["runs"]
     assert not run["agrees"] and run["status"] == "finished"
     assert run["parted_at"] == 1 and "loaded=" in run["parted"]

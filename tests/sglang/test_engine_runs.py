@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
 
 import pytest
 
@@ -102,3 +104,32 @@ def test_a_window_wider_than_a_page_in_a_ring_fails_in_0_5_22_and_not_in_0_5_23(
     arms = json.loads(capsys.readouterr().out)["arms"]
     assert [rank["first_assert"]["where"] for rank in arms["v0522"]["ranks"]] == ["checkpoint_into_tree"] * 2
     assert clean(arms["v0523"])
+
+
+def test_a_tree_core_that_can_not_be_loaded_is_no_other_core(capsys, tmp_path):
+    """A tree falls back without a word; whoever asked for one core is not shown the other."""
+    try:
+        root = add_target("sglang==0.5.23")
+    except TargetUnavailable as error:
+        pytest.skip(str(error))
+    tree = tmp_path / "tree"
+    shutil.copytree(root / "sglang", tree / "sglang", copy_function=os.symlink)
+    for library in tree.rglob("*.so"):
+        library.unlink()
+    out = ["--json", "--out", str(tmp_path / "run")]
+    overrides = [f"arms.patched.target=path:{tree}", "arms.patched.tree_core=rust", "workload.requests=20"]
+    settings = [word for override in overrides for word in ("--set", override)]
+    assert main(["run", "smoke", "--launcher", "local", "--arm", "patched", *settings, *out]) == 3
+    assert "its rust tree core can't be loaded here" in json.loads(capsys.readouterr().out)["reasons"][0]
+
+
+def test_a_release_without_a_segment_free_is_refused_before_any_rank(capsys, tmp_path):
+    try:
+        add_target("sglang==0.5.19")
+    except TargetUnavailable as error:
+        pytest.skip(str(error))
+    target = ["--set", "arms.patched.target=sglang==0.5.19", "--out", str(tmp_path / "run")]
+    assert main(["run", "smoke", "--launcher", "local", "--arm", "patched", *target]) == 2
+    told = capsys.readouterr().err
+    assert told == "kvstress: target 'sglang==0.5.19': has no segment free; use SGLang 0.5.20 or later\n"
+    assert not (tmp_path / "run").exists()

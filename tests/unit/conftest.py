@@ -1,10 +1,16 @@
 """Fixtures of the unit tests."""
 
+import json
+from pathlib import Path
+
 import pytest
 from fake_ranks import Ranks
+from nightly_bench import MATRIX
 
 import stress.coordinator
 import stress.launch.contract
+from stress.cli import main
+from stress.record import RunDirectory
 
 
 @pytest.fixture
@@ -19,3 +25,33 @@ def ranks(monkeypatch, tmp_path):
         return fakes
 
     return fake
+
+
+@pytest.fixture
+def night(ranks, monkeypatch):
+    """Call with the folder, and what the ranks of a run show: `canary`, `runs`, or a run's name."""
+    fakes = ranks(unpatched="fail", patched="pass")
+    Path("mine.toml").write_text(MATRIX)
+
+    def call(out, *options, canary="fail", runs="pass", **by_name):
+        made = []
+
+        def run_arms(config, arms, launcher, run_dir, *rest, **named):
+            made.append(run_dir.path.name)
+            told = (
+                canary if arms == ["unpatched"] else by_name.get(run_dir.path.name.replace("-", "__"), runs)
+            )
+            fakes.arms = dict.fromkeys(arms, told)
+            return fakes(config, arms, launcher, run_dir, *rest, **named)
+
+        monkeypatch.setattr(stress.coordinator, "run_arms", run_arms)
+        code = main(["nightly", "mine.toml", "--launcher", "inline", "--out", out, *options])
+        verdict = Path(out, "verdict.json")
+        return code, json.loads(verdict.read_text()) if verdict.exists() else None, made
+
+    return call
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return RunDirectory.create(tmp_path / "run", "test")

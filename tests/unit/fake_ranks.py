@@ -1,6 +1,8 @@
 """Stand-ins for the coordinator and the launcher, so that the command line is tested without ranks."""
 
-from stress.coordinator import ArmProgress, Interrupted
+from stress.arm_watch import ArmProgress
+from stress.coordinator import ArmsBroken, Interrupted
+from stress.launch.contract import LaunchError
 from stress.result import Finding, RankResult
 
 FINDING = Finding(
@@ -36,15 +38,17 @@ class Ranks:
         results = {}
         for arm in arms:
             told = self.arms[arm]
-            if isinstance(told, BaseException):
-                raise Interrupted(results) if isinstance(told, KeyboardInterrupt) else told
+            if isinstance(told, KeyboardInterrupt):
+                raise Interrupted(results)
+            if isinstance(told, Exception):
+                raise ArmsBroken(results, [arm] if isinstance(told, LaunchError) else [], told) from told
             results[arm] = [self._rank(config, arm, rank, told) for rank in range(config.layout.ranks)]
             progress(
                 ArmProgress(
                     arm=arm,
                     ranks=config.layout.ranks,
                     ranks_ended=0,
-                    ranks_lost=0,
+                    lost=(),
                     requests_done=1,
                     virtual_s_min=0.0,
                     virtual_s_max=1.0,

@@ -141,10 +141,36 @@ def test_a_machine_without_room_is_one_line_and_a_verdict(ranks, capsys):
     assert last_run()["verdict"] == "unknown"
 
 
+def test_an_arm_that_cannot_be_started_costs_no_earlier_arm(ranks, capsys):
+    ranks(unpatched="fail", patched=LaunchError("2 GPUs wanted, 1 there; add GPUs"))
+    assert main(["run", *SMOKE, "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "unknown"
+    assert document["reasons"][0] == ("Arm patched could not be started: 2 GPUs wanted, 1 there; add GPUs")
+    assert (
+        document["arms"]["unpatched"]["verdict"],
+        document["arms"]["unpatched"]["totals"]["findings"],
+    ) == (
+        "fail",
+        8,
+    )
+    assert document["arms"]["patched"]["ranks"] == []
+    assert last_run() == document
+
+
 def test_a_defect_is_no_verdict(ranks, capsys):
     ranks(unpatched=KeyError("ours"))
     assert main(["run", *SMOKE]) == 3
     assert "KeyError: 'ours'" in capsys.readouterr().err
+
+
+def test_a_defect_in_a_later_arm_costs_no_earlier_arm(ranks, capsys):
+    ranks(unpatched="fail", patched=KeyError("ours"))
+    assert main(["run", *SMOKE]) == 3
+    assert "KeyError: 'ours'" in capsys.readouterr().err
+    assert last_run()["verdict"] == "unknown"
+    assert last_run()["reasons"][0] == "The run was ended by an error: KeyError: 'ours'"
+    assert last_run()["arms"]["unpatched"]["totals"]["findings"] == 8
 
 
 def test_repro_is_as_promised(capsys):

@@ -28,6 +28,7 @@ REFUSED = [
     ("record.operations=some", "choose none or ring or all"),
     ("layout.device=tpu", "choose auto or cpu or cuda"),
     ("arms.patched.expect=maybe", "choose pass or fail"),
+    ("arms.patched.tree_core=rust", "arms.patched.tree_core: 'rust' chooses a core of a real SGLang"),
     ("name=a/b", "can't name a folder"),
     ("seed=-1", "give 0 or more"),
     ("seed=9223372036854775808", "give 9223372036854775807 or less"),
@@ -85,6 +86,12 @@ REFUSED = [
     ("linker.delay_ms=1e10", "give 1000000000 or less"),
     ('linker.faults=[{kind="late"}]', "no transfer fault yet"),
     ('linker.faults=[{kid="late"}]', "did you mean linker.faults[0].kind?"),
+    ("deadlines.exchange_s=0", "give 0.1 or more"),
+    ("deadlines.placement_s=0", "give 0.1 or more"),
+    ("deadlines.loss_s=-1", "give 0.1 or more"),
+    ("deadlines.loss_s=1000001", "give 1000000 or less"),
+    ("deadlines.stall_s=nan", "is no number; give 0.1 to 1000000"),
+    ("deadlines.los_s=1", "did you mean deadlines.loss_s?"),
     ("check.level=4", "give 3 or less"),
     ("check.level=-1", "give 0 or more"),
     ("arms.mode=parallel", 'write mode = "sequence"'),
@@ -106,6 +113,13 @@ def test_a_wrong_override_is_refused_in_one_line_with_its_cure(override, cure):
     assert cure in message
     assert message.startswith(f"--set {' '.join(override.split())}: ")
     assert "\n" not in message
+
+
+def test_a_real_tree_has_no_pages_of_one_token():
+    with pytest.raises(
+        ConfigError, match=r"pool\.page_size: 1 is another allocator in SGLang, which arms\.b is"
+    ):
+        load_config("seed", ["arms.b.target=sglang==0.5.23", "pool.page_size=1", "pool.swa_pages=20000"])
 
 
 def test_a_new_arm_needs_its_release():

@@ -1,43 +1,17 @@
-"""The coordinator over ranks in this process: results, losses, deadlines, Ctrl-C."""
+"""The coordinator over ranks in this process: results, losses, failures to start, Ctrl-C."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from scripted_launcher import ScriptedLauncher, run
 
-from stress.coordinator import ArmProgress, Interrupted, Patience, run_arms
+from stress.coordinator import ArmsBroken, Interrupted, run_arms
 from stress.launch.contract import LaunchError, RankOutcome, make_launcher
 from stress.launch.inline import InlineLauncher
 from stress.record import RunDirectory, RunDirectoryError
-
-ENTRY = "launch_ranks:echo_rank"
-
-
-@pytest.fixture(autouse=True)
-def ranks_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "multi"))
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> RunDirectory:
-    return RunDirectory.create(tmp_path / "run", "test")
-
-
-def run(config, run_dir: RunDirectory, arms: list[str] | None = None, launcher=None, **patience: float):
-    seen: list[ArmProgress] = []
-    results = run_arms(
-        config,
-        arms or ["patched"],
-        launcher or InlineLauncher(),
-        run_dir,
-        seen.append,
-        entry=ENTRY,
-        patience=Patience(**patience),
-    )
-    return results, seen
 
 
 def test_all_ranks_of_all_arms_report_in_order(run_dir: RunDirectory) -> None:
@@ -72,7 +46,7 @@ def test_a_rank_that_raises_is_lost_and_the_others_are_partial(run_dir: RunDirec
     for survivor in (first, last):
         assert (survivor.status, survivor.digest_partial) == ("finished", True)
     assert first.digest != last.digest  # from the loss on, each heard only itself
-    assert (seen[-1].ranks_lost, seen[-1].findings) == (1, 27)
+    assert (seen[-1].lost, seen[-1].findings) == ((1,), 27)
 
 
 def test_an_entry_that_does_not_exist_loses_every_rank(run_dir: RunDirectory) -> None:
@@ -82,55 +56,6 @@ def test_an_entry_that_does_not_exist_loses_every_rank(run_dir: RunDirectory) ->
     results = run_arms(config, ["a"], InlineLauncher(), run_dir, lambda _: None, entry="no.such:thing")
     assert [result.status for result in results["a"]] == ["lost", "lost"]
     assert "no.such" in results["a"][0].message
-
-
-def test_parallel_arms_are_refused(run_dir: RunDirectory) -> None:
-    from launch_ranks import LaunchConfig, Layout
-
-    config = LaunchConfig(layout=Layout(tp_size=1, dp_size=1), test={}, arms={"mode": "parallel"})
-    with pytest.raises(ValueError, match=r"arms\.mode"):
-        run(config, run_dir)
-
-
-class ScriptedLauncher:
-    """Reports what it is given, call by call, and counts how it was ended."""
-
-    name = "scripted"
-
-    def __init__(self, *script: list[RankOutcome] | type[BaseException]) -> None:
-        self.script = list(script)
-        self.stops = 0
-        self.closes = 0
-
-    def start(self, specs, entry) -> None:
-        pass
-
-    def poll(self, timeout_s: float) -> list[RankOutcome]:
-        step = self.script.pop(0) if self.script else []
-        if isinstance(step, list):
-            return step
-        raise step
-
-    def stop(self) -> None:
-        self.stops += 1
-
-    def close(self) -> None:
-        self.closes += 1
-
-    def pids(self) -> dict[int, int]:
-        return {}
-
-
-def test_survivors_are_awaited_to_a_deadline_after_a_loss(run_dir: RunDirectory) -> None:
-    from launch_ranks import launch_config
-
-    launcher = ScriptedLauncher([RankOutcome(rank=1, lost="killed by SIGKILL")])
-    results, _ = run(launch_config(2, rounds=1), run_dir, launcher=launcher, loss_s=0.05, stall_s=60)
-    silent, killed = results["patched"]
-    assert killed.message == "killed by SIGKILL"
-    assert (silent.status, "after a peer was lost" in silent.message) == ("lost", True)
-    assert launcher.stops == 1
-    assert launcher.closes
 
 
 def test_ctrl_c_stops_the_ranks_and_keeps_what_they_found(run_dir: RunDirectory) -> None:
@@ -180,30 +105,14 @@ def test_ctrl_c_after_the_last_rank_keeps_every_result(run_dir: RunDirectory) ->
     assert launcher.closes == 2
 
 
-def test_time_in_which_the_coordinator_stood_still_is_not_held_against_the_ranks(
-    run_dir: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from launch_ranks import launch_config
-
-    clock = [0.0]
-    monkeypatch.setattr("stress.coordinator.time.monotonic", lambda: clock[0])
-
-    class Suspended(ScriptedLauncher):
-        def poll(self, timeout_s: float) -> list[RankOutcome]:
-            clock[0] += 3600 if len(self.script) == 3 else timeout_s
-            return super().poll(timeout_s)
-
-    launcher = Suspended([], [], [RankOutcome(rank=0, lost="exited with 3")])
-    results, _ = run(launch_config(1, rounds=1), run_dir, launcher=launcher, stall_s=60)
-    assert results["patched"][0].message == "exited with 3"
-
-
 def test_an_arm_whose_files_cannot_be_named_starts_no_rank(run_dir: RunDirectory) -> None:
     from launch_ranks import launch_config
 
     launcher = FullMachine()
-    with pytest.raises(RunDirectoryError, match="shorter name"):
+    with pytest.raises(ArmsBroken, match="shorter name") as broken:
         run(launch_config(1, rounds=1), run_dir, ["x" * 300], launcher)
+    assert isinstance(broken.value.__cause__, RunDirectoryError)
+    assert (broken.value.results, broken.value.unstarted) == ({}, [])
 
 
 class FullMachine(ScriptedLauncher):
@@ -217,9 +126,58 @@ class FullMachine(ScriptedLauncher):
 def test_a_launcher_that_fails_is_closed_all_the_same(launcher, error, run_dir: RunDirectory) -> None:
     from launch_ranks import launch_config
 
-    with pytest.raises(error):
+    with pytest.raises(ArmsBroken) as broken:
         run(launch_config(2, rounds=1), run_dir, launcher=launcher)
+    assert isinstance(broken.value.__cause__, error)
     assert launcher.closes
+
+
+class FullLater(InlineLauncher):
+    """Has room for the first arm alone, or takes the second one's ranks and fails then."""
+
+    def __init__(self, error: Exception, *, at_start: bool) -> None:
+        super().__init__()
+        self.error, self.at_start = error, at_start
+
+    def start(self, specs, entry) -> None:
+        if specs[0].arm == "second" and self.at_start:
+            raise self.error
+        super().start(specs, entry)
+        self.second = specs[0].arm == "second"
+
+    def poll(self, timeout_s: float) -> list[RankOutcome]:
+        outcomes = super().poll(timeout_s)
+        if self.second:
+            raise self.error
+        return outcomes
+
+
+@pytest.mark.parametrize(
+    ("error", "at_start", "unstarted", "second"),
+    [
+        (LaunchError("no room"), True, ["second"], None),
+        (LaunchError("no device"), False, ["second"], None),
+        (KeyError("ours"), False, [], ["stopped", "stopped"]),
+    ],
+)
+def test_a_later_arm_that_fails_costs_no_earlier_arm(
+    error, at_start, unstarted, second, run_dir: RunDirectory
+) -> None:
+    from launch_ranks import launch_config
+
+    with pytest.raises(ArmsBroken) as broken:
+        run(
+            launch_config(2, rounds=6, **{"raise": 0}),
+            run_dir,
+            ["first", "second"],
+            FullLater(error, at_start=at_start),
+        )
+    results = broken.value.results
+    assert broken.value.__cause__ is error
+    assert broken.value.unstarted == unstarted
+    assert [result.status for result in results["first"]] == ["lost", "finished"]
+    found = [result.status for result in results["second"]] if "second" in results else None
+    assert found == second
 
 
 def test_launchers_are_made_by_name() -> None:
@@ -228,6 +186,7 @@ def test_launchers_are_made_by_name() -> None:
     config = launch_config(1)
     assert make_launcher("inline", config).name == "inline"
     assert make_launcher("local", config).name == "local"
+    assert make_launcher("ray", config).name == "ray"
     with pytest.raises(ValueError, match="ray, local, inline"):
         make_launcher("slurm", config)
 

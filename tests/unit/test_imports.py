@@ -72,7 +72,7 @@ RULES = {
     ),
     "serving knows the engine's contract alone": (
         ("stress/serving",),
-        ("stress.operation", "stress.engine.contract", "stress.serving", "stress.words"),
+        ("stress.operation", "stress.engine.contract", "stress.serving", "stress.step_plan", "stress.words"),
     ),
     "the engine's contract knows operations alone": (
         ("stress/engine/contract.py",),
@@ -93,7 +93,7 @@ ELSEWHERE = {
     "ray": ("stress/launch/ray.py", "stress/launch/ray_peers.py"),
     "torch.distributed": ("stress/launch",),
     "click": ("stress/cli.py", "stress/command"),
-    "rich": ("stress/command", "stress/report_text.py"),
+    "rich": ("stress/command", "stress/report_text.py", "stress/nightly_report.py"),
     "random": (),
     "pickle": (),
 }

@@ -5,52 +5,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from nightly_bench import MATRIX, failing
 
-import stress.coordinator
 from stress.cli import main
 from stress.launch.contract import LaunchError
 
-MATRIX = """
-[nightly]
-seeds = [1, 2]
-[[nightly.run]]
-config = "smoke"
-set = { "workload.requests" = 20, "linker.store" = ["shared", "memory"] }
-[nightly.canary]
-config = "smoke"
-arm = "unpatched"
-set = { "workload.requests" = 20 }
-"""
 MADE = ["canary", *(f"smoke-store_{store}-seed{seed}" for seed in (1, 2) for store in ("shared", "memory"))]
-
-
-@pytest.fixture
-def night(ranks, monkeypatch):
-    """Call with the folder, and what the ranks of a run show: `canary`, `runs`, or a run's name."""
-    fakes = ranks(unpatched="fail", patched="pass")
-    Path("mine.toml").write_text(MATRIX)
-
-    def call(out, *options, canary="fail", runs="pass", **by_name):
-        made = []
-
-        def run_arms(config, arms, launcher, run_dir, *rest, **named):
-            made.append(run_dir.path.name)
-            told = (
-                canary if arms == ["unpatched"] else by_name.get(run_dir.path.name.replace("-", "__"), runs)
-            )
-            fakes.arms = dict.fromkeys(arms, told)
-            return fakes(config, arms, launcher, run_dir, *rest, **named)
-
-        monkeypatch.setattr(stress.coordinator, "run_arms", run_arms)
-        code = main(["nightly", "mine.toml", "--launcher", "inline", "--out", out, *options])
-        verdict = Path(out, "verdict.json")
-        return code, json.loads(verdict.read_text()) if verdict.exists() else None, made
-
-    return call
-
-
-def failing(seed, store="memory", told="fail"):
-    return {f"smoke__store_{store}__seed{seed}": told}
 
 
 def history():

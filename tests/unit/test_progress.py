@@ -4,9 +4,9 @@ import io
 
 import pytest
 
+from stress.arm_watch import ArmProgress
 from stress.command import progress
 from stress.command.progress import LineProgress, describe
-from stress.coordinator import ArmProgress
 
 
 def state(**fields):
@@ -14,7 +14,7 @@ def state(**fields):
         "arm": "patched",
         "ranks": 8,
         "ranks_ended": 0,
-        "ranks_lost": 0,
+        "lost": (),
         "requests_done": 0,
         "virtual_s_min": 0.0,
         "virtual_s_max": 0.0,
@@ -50,7 +50,12 @@ def test_a_line_that_says_nothing_new_is_not_printed(clock):
     ]
 
 
-def test_lost_ranks_are_said():
-    assert describe(state(ranks_lost=2), 100) == "8 ranks are starting, 2 of 8 ranks lost"
-    told = describe(state(requests_done=5, virtual_s_max=3.0, ranks_ended=3, ranks_lost=1), 100)
-    assert told.endswith("3 ranks ended, 0 asserts, 0 findings, 1 of 8 ranks lost")
+def test_lost_and_silent_ranks_are_named():
+    assert describe(state(lost=(3, 5)), 100) == "8 ranks are starting, ranks 3, 5 lost"
+    told = describe(state(requests_done=5, virtual_s_max=3.0, ranks_ended=3, lost=(3,)), 100)
+    assert told.endswith("3 ranks ended, 0 asserts, 0 findings, rank 3 lost")
+    told = describe(state(lost=(3,), silent_rank=5, silent_s=45.4), 100)
+    assert told.endswith(", rank 3 lost, rank 5 silent for 45 s")
+    assert describe(state(lost=tuple(range(20))), 100).endswith(
+        ", ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more lost"
+    )

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from verdict_ranks import ASSERTED, ASSERTION, CONFIG, ERROR, FINDING, MARKS, clean, rank, verdict_of
 
+from stress.result import StepPlans
 from stress.verdict import EXIT_CODES, make_verdict, worst
 
 
@@ -155,3 +156,29 @@ def test_the_document_is_json():
 
 def test_exit_codes():
     assert EXIT_CODES == {"pass": 0, "fail": 1, "unknown": 3}
+
+
+def plans(digest, **fields):
+    told = {"exchanges": 18, "idle": 4, "extend": 6, "decode": 8, "idle_beside_busy": 3, "digest": digest}
+    return StepPlans(**{**told, **fields})
+
+
+def test_ranks_that_gathered_other_step_plans_show_nothing_and_are_named():
+    ranks = [rank("patched", 0, step_plans=plans("a")), rank("patched", 1, step_plans=plans("b"))]
+    document = verdict_of(*ranks)
+    assert document["verdict"] == "unknown"
+    assert document["reasons"] == [
+        "Arm patched: not all ranks gathered the same step plans, only these among themselves: rank 0; rank 1."
+    ]
+    told = document["arms"]["patched"]["ranks"][0]["step_plans"]
+    assert told == {"exchanges": 18, "idle_beside_busy": 3, "digest": "a"}
+
+
+def test_step_plans_are_compared_with_neither_a_partial_rank_nor_one_that_told_none():
+    alike = [rank("patched", 0, step_plans=plans("a")), rank("patched", 1, step_plans=plans("a", idle=5))]
+    assert verdict_of(*alike)["verdict"] == "pass"
+    partial = rank("patched", 1, step_plans=plans("b"), digest_partial=True)
+    assert verdict_of(alike[0], partial)["verdict"] == "pass"
+    document = verdict_of(alike[0], rank("patched", 1))
+    assert document["verdict"] == "pass"
+    assert document["arms"]["patched"]["ranks"][1]["step_plans"] is None

@@ -66,6 +66,16 @@ def test_a_mark_that_the_configuration_rules_out_is_not_asked_for(override, exem
     assert verdict_of(*ranks)["verdict"] == "unknown"
 
 
+def test_a_rank_alone_is_not_asked_to_be_idle_beside_a_peer():
+    alone = ["layout.tp_size=1", "layout.dp_size=1", 'check.require=["idle_rank"]']
+    ranks = [rank("patched", 0)]
+    document = make_verdict(
+        load_config("smoke", alone), {"patched": ranks}, arms=["patched"], launcher="local"
+    )
+    assert document["verdict"] == "pass"
+    assert document["coverage"]["exempt"] == {"idle_rank": "layout.tp_size = 1: a rank alone has no peer"}
+
+
 def test_what_an_engine_cannot_show_is_exempt_and_said():
     marks = {mark: count for mark, count in MARKS.items() if mark != "node_split"}
     ranks = [rank("patched", number, marks=marks, marks_exempt=["node_split"]) for number in range(2)]

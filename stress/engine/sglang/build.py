@@ -14,7 +14,7 @@ from stress.engine.sglang.engine import SglangEngine
 from stress.engine.sglang.external_linker import external_linker, store_keys
 from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.request import token_array
-from stress.engine.sglang.tree_import import Tree, load_tree
+from stress.engine.sglang.tree_import import Tree, load_tree, tree_core_of
 from stress.serving.ballast import ROWS as BALLAST_ROWS
 
 STORES = {"memory": MemoryStore, "shared": SharedStore}
@@ -39,6 +39,8 @@ def build_sglang(
     allocator = _allocator(tree, config, rows, device)
     skips_swa = pool.unified_kv or pool.swa_ring
     cache = _cache(tree, config, rows, allocator, gates=not skips_swa)
+    if tree_core not in (None, tree_core_of(cache)):  # a tree falls back without a word
+        raise ValueError(f"{root}: its {tree_core} tree core can't be loaded here; ask for the other one")
     linker = None
     if config.linker.enabled:
         linker = _linker(tree, config, skips_swa, window_pages, warm)
