@@ -44,6 +44,10 @@ for _command in (run, compare, nightly, repro, trace, target, report, doctor):
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    for text in sys.argv[1:] if args is None else args:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            # Manifest and verdict quote it, and JSON is UTF-8.
+            return _refuse(f"kvstress: {text!r}: is no UTF-8; name it in UTF-8")
     try:
         with interruptible():
             return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0

@@ -33,6 +33,7 @@ from stress.result import (
     RankResult,
     RankSpec,
     StepPlans,
+    utf8_text,
 )
 from stress.serving.acceptance import Acceptance
 from stress.serving.loop import ServingLoop
@@ -171,8 +172,8 @@ class Rank:
             operation=self.operator.number,
             virtual_us=self.engine.now_us,
             kind=kind,
-            message=message,
-            traceback=trace,
+            message=utf8_text(message),
+            traceback=utf8_text(trace),
         )
         if self.first_error is None:
             self.first_error = error

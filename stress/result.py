@@ -15,6 +15,12 @@ import msgspec
 
 from stress.operation import Operation
 
+
+def utf8_text(text: str) -> str:
+    """The text of an exception, with escapes for lone surrogates: a name that was no UTF-8 may be quoted in it."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 Status = Literal["finished", "asserted", "errored", "lost", "stopped"]
 
 

@@ -23,7 +23,7 @@ import msgspec
 from stress.launch.contract import RankOutcome
 from stress.operation_file import SCHEMA, Header, OperationFile, operations_path
 from stress.record import RankFile, rank_path
-from stress.result import Emit, OperationBlock, RankLine, RankResult, RankSpec, ResultLine, Started
+from stress.result import Emit, OperationBlock, RankLine, RankResult, RankSpec, ResultLine, Started, utf8_text
 
 RankGenerator = Generator[bytes, list[bytes], RankResult]
 Entry = Callable[[RankSpec, Emit], RankGenerator]
@@ -174,5 +174,5 @@ class RankRun:
             self.close()
 
     def _lose(self, reason: str) -> None:
-        self.outcome = RankOutcome(rank=self.spec.rank, lost=reason.strip())
+        self.outcome = RankOutcome(rank=self.spec.rank, lost=utf8_text(reason.strip()))
         self.close()

@@ -26,7 +26,7 @@ from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
 from stress.launch.local_pipe import Ended, Gone, Refused, StorePort, decode, encode
-from stress.result import RankSpec
+from stress.result import RankSpec, utf8_text
 
 
 class News:
@@ -87,7 +87,7 @@ def _run(
         group = _join(spec, pipe, news, timeout_s)
         return run.follow(group), group
     except Exception:
-        return RankOutcome(rank=spec.rank, lost=traceback.format_exc().strip()), None
+        return RankOutcome(rank=spec.rank, lost=utf8_text(traceback.format_exc().strip())), None
 
 
 def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> GroupExchange | AloneExchange:

@@ -25,7 +25,7 @@ from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
 from stress.launch.placement import Place
 from stress.launch.ray_cluster import Cluster
 from stress.launch.ray_peers import PeerWatch
-from stress.result import RankSpec
+from stress.result import RankSpec, utf8_text
 
 EXIT_WAIT_S = 10.0
 
@@ -74,7 +74,7 @@ class RankActor:
         try:
             outcome = self._run(spec, entry, gpu_id, host, port, timeout_s, PeerWatch(ranks))
         except Exception:
-            outcome = RankOutcome(rank=spec.rank, lost=traceback.format_exc().strip())
+            outcome = RankOutcome(rank=spec.rank, lost=utf8_text(traceback.format_exc().strip()))
         self._ended = True
         return msgspec.json.encode(outcome)
 
