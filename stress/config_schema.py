@@ -31,6 +31,7 @@ class Layout(_Table):
     dp_size: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"  # cuda is CUDA or ROCm
     exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step, in lock step
+    backend: Literal["auto", "gloo", "nccl"] = "auto"  # of the step plans; nccl is RCCL on ROCm
 
     @property
     def ranks(self) -> int:

@@ -82,6 +82,7 @@ class StepPlans(msgspec.Struct, frozen=True, kw_only=True):
     decode: int
     idle_beside_busy: int  # exchanges at which it was idle while a peer had tokens
     digest: str  # over all gathered tables
+    over: str = ""  # the backend that they travelled by: gloo or nccl; "" within one process
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ def _step_plans_document(plans: StepPlans | None) -> dict[str, Any] | None:
         "exchanges": plans.exchanges,
         "idle_beside_busy": plans.idle_beside_busy,
         "digest": plans.digest,
+        "over": plans.over or None,
     }
 
 

@@ -24,6 +24,11 @@ class LaunchError(RuntimeError):
     """The ranks could not be started: infrastructure, not a finding. One line with the cure."""
 
 
+def backend_of(spec: RankSpec) -> str:
+    """`layout.backend` of a rank's configuration; auto where that says nothing."""
+    return spec.config.get("layout", {}).get("backend", "auto")
+
+
 class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a rank ended: with a result, or `lost` says why there is none. Exactly one of the two is set."""
 

@@ -30,9 +30,13 @@ Entry = Callable[[RankSpec, Emit], RankGenerator]
 
 
 class Exchange(Protocol):
-    """How a rank hears its peers. `partial` is true once one of them is lost."""
+    """How a rank hears its peers. `partial` is true once one of them is lost.
+
+    `plans_over` is the backend that the step plans travel by; "" where there is none.
+    """
 
     partial: bool
+    plans_over: str
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """The payloads of all ranks, in rank order; b"" for a rank that is lost."""
@@ -63,6 +67,7 @@ class RankRun:
         self._file: RankFile | None = None
         self._operations: OperationFile | None = None
         self._closed = False
+        self._plans_over = ""
         self._unwritten = ""  # why a file of this rank could not be written
         self._generator: RankGenerator | None = None
 
@@ -100,6 +105,7 @@ class RankRun:
     def follow(self, group: Exchange) -> RankOutcome:
         """Runs an opened rank to its end, exchanging over `group`."""
         heard = None
+        self._plans_over = group.plans_over
         while self.advance(heard, partial=group.partial):
             heard = group.exchange(self.payload)
         if self.outcome is None:
@@ -163,6 +169,9 @@ class RankRun:
             return
         if partial:
             result = msgspec.structs.replace(result, digest_partial=True)
+        if result.step_plans is not None:
+            plans = msgspec.structs.replace(result.step_plans, over=self._plans_over)
+            result = msgspec.structs.replace(result, step_plans=plans)
         with self._writing():
             if self._operations is not None:
                 self._operations.close()

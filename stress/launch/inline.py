@@ -13,7 +13,7 @@ import time
 
 import msgspec
 
-from stress.launch.contract import RankOutcome
+from stress.launch.contract import LaunchError, RankOutcome, backend_of
 from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
 from stress.result import RankSpec
@@ -32,6 +32,11 @@ class InlineLauncher:
 
     def start(self, specs: list[RankSpec], entry: str) -> None:
         self.stop()
+        if any(backend_of(spec) == "nccl" for spec in specs):
+            raise LaunchError(
+                "layout.backend is nccl, but inline ranks are in one process and exchange over nothing; "
+                "use --launcher local, or --set layout.backend=auto"
+            )
         devices = [torch_device(spec.device, spec.rank) for spec in specs]
         self._runs = [
             RankRun(msgspec.structs.replace(spec, device=device), entry)

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 import msgspec
 import torch
 
-from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
+from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
 from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
@@ -53,10 +53,11 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
     spec = msgspec.json.decode(spec_json, type=RankSpec)
     try:
         spec = msgspec.structs.replace(spec, device=torch_device(spec.device, spec.rank))
+        outcome, group = _run(spec, entry, pipe, news, timeout_s)
     except LaunchError as error:
         pipe.send_bytes(encode(Refused(str(error))))
-        lifeline.join()
-    outcome, group = _run(spec, entry, pipe, news, timeout_s)
+        lifeline.join()  # until the coordinator lets go, which ends this process
+        return
     pipe.send_bytes(encode(Ended(outcome)))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
@@ -86,6 +87,8 @@ def _run(
             return run.outcome, None
         group = _join(spec, pipe, news, timeout_s)
         return run.follow(group), group
+    except LaunchError:
+        raise
     except Exception:
         return RankOutcome(rank=spec.rank, lost=utf8_text(traceback.format_exc().strip())), None
 
@@ -102,4 +105,13 @@ def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> Gro
             store = 0
         if store == 0:
             return AloneExchange(spec.rank, spec.ranks)
-    return join_group(spec.rank, spec.ranks, store, host=LOOPBACK, timeout_s=timeout_s, lost=news.lost)
+    return join_group(
+        spec.rank,
+        spec.ranks,
+        store,
+        host=LOOPBACK,
+        timeout_s=timeout_s,
+        lost=news.lost,
+        device=spec.device,
+        backend=backend_of(spec),
+    )

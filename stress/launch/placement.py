@@ -8,7 +8,7 @@ they are, and are then numbered by node and GPU, so that on one node rank 3 is G
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -67,6 +67,16 @@ def describe_shortage(
         f"ray launcher: no place for {ranks} ranks within {waited_s:g} s ({'; '.join(parts)}); "
         "wait for other jobs, add nodes, or lower layout.tp_size"
     )
+
+
+def refuse_shared_devices(backend: str, places: Collection[Place]) -> None:
+    """Raises LaunchError where `backend` is nccl and the ranks do not have a GPU each."""
+    gpus = {(place.node_id, place.gpu_id) for place in places if place.gpu_id}
+    if backend == "nccl" and len(gpus) < len(places):
+        raise LaunchError(
+            f"ray launcher: layout.backend is nccl, but {len(places)} ranks have {len(gpus)} GPUs of their own; "
+            "use --set layout.device=cuda, or --set layout.backend=auto"
+        )
 
 
 def rank_order(places: list[Place]) -> list[int]:

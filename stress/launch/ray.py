@@ -21,7 +21,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from stress.launch import placement
-from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
+from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
 from stress.launch.placement import Place
 from stress.launch.ray_cluster import Cluster
 from stress.launch.ray_peers import PeerWatch
@@ -73,6 +73,8 @@ class RankActor:
         spec = msgspec.json.decode(spec_json, type=RankSpec)
         try:
             outcome = self._run(spec, entry, gpu_id, host, port, timeout_s, PeerWatch(ranks))
+        except LaunchError as error:
+            outcome = RankOutcome(rank=spec.rank, lost=str(error))
         except Exception:
             outcome = RankOutcome(rank=spec.rank, lost=utf8_text(traceback.format_exc().strip()))
         self._ended = True
@@ -106,7 +108,14 @@ class RankActor:
             return run.outcome
         store = self._store if spec.rank == 0 else port
         self._group = join_group(
-            spec.rank, spec.ranks, store, host=host, timeout_s=timeout_s, lost=watch.lost
+            spec.rank,
+            spec.ranks,
+            store,
+            host=host,
+            timeout_s=timeout_s,
+            lost=watch.lost,
+            device=device,
+            backend=backend_of(spec),
         )
         outcome = run.follow(self._group)
         if outcome.result is None:
@@ -143,6 +152,7 @@ class RayLauncher:
             self._cluster = Cluster(ray, self._address)
         try:
             self._place(len(specs))
+            placement.refuse_shared_devices(backend_of(specs[0]), self._places.values())
             self._run(specs, entry)
         except BaseException:
             self.stop()
