@@ -41,11 +41,15 @@ class Layout(_Table):
     def attn_tp_size(self) -> int:
         return self.tp_size // self.dp_size
 
-    def dp_rank(self, rank: int) -> int:
-        return rank // self.attn_tp_size
+    def dp_rank(self, index: int) -> int:
+        return index // self.attn_tp_size
 
-    def attn_tp_rank(self, rank: int) -> int:
-        return rank % self.attn_tp_size
+    def attn_tp_rank(self, index: int) -> int:
+        return index % self.attn_tp_size
+
+    def of(self, ranks: int) -> Layout:
+        """That of an arm of so many ranks: attention TP groups of the same size."""
+        return msgspec.structs.replace(self, tp_size=ranks, dp_size=ranks // self.attn_tp_size)
 
 
 class Pool(_Table):
@@ -126,6 +130,7 @@ class Arm(_Table):
     fault: str | None = None
     tree_core: Literal["python", "rust"] | None = None  # of a real SGLang; None: the release's own default
     expect: Literal["pass", "fail"] = "pass"
+    ranks: str | int | None = None  # "0-3", "0,2,4-6": where the arms run in parallel
 
 
 class Arms(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +138,10 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["sequence", "parallel"] = "sequence"
     named: dict[str, Arm] = {}
+
+    def record(self, arm: str) -> Arm:
+        """The record of an arm, also of its second run NAME~2."""
+        return self.named[arm] if arm in self.named else self.named[arm.partition("~")[0]]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

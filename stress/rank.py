@@ -48,13 +48,15 @@ NEWS_AT = PLAN_BYTES + len(DONE)
 
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
-    """Runs one rank of one arm; see the module. Yields payloads, is sent all ranks' payloads in rank order."""
+    """Runs one rank of one arm; see the module. Yields payloads, is sent the arm's payloads in rank order."""
     config = Config.from_dict(spec.config)
-    arm = config.arms.named[spec.arm.partition("~")[0]]
+    arm = config.arms.record(spec.arm)
     # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
-    page_size, shares = config.pool.page_size, config.layout.dp_size
-    plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
-    warm = warm_of(config, plan, config.layout.dp_rank(spec.rank))
+    layout, page_size = config.layout.of(spec.ranks), config.pool.page_size
+    plan = build_plan(
+        config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=layout.dp_size
+    )
+    warm = warm_of(config, plan, layout.dp_rank(spec.index))
     rank = Rank(spec, config, plan, build_engine(config, arm, spec.device, warm, spec.tree), emit)
     return (yield from rank.exchanges())
 
@@ -78,7 +80,7 @@ class Rank:
             count_asserts=config.check.on_assert == "count",
         )
         serving = config.serving
-        planned = planned_requests(plan, config.layout.dp_rank(spec.rank))
+        planned = planned_requests(plan, config.layout.dp_rank(spec.index))
         self.state = ServingState(
             self.operator, planned, self._request_spec, timing_of(serving), self._request_stuck
         )
@@ -109,7 +111,7 @@ class Rank:
                 self.coverage.add("idle_rank", self.operator.number)
             if all(not payload or payload[PLAN_BYTES:NEWS_AT] == DONE for payload in payloads):
                 break
-            others = (payload[NEWS_AT:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
+            others = (payload[NEWS_AT:] for index, payload in enumerate(payloads) if index != self.spec.index)
             self.engine.learn([news for news in others if news])
             if lock_step:
                 # A step takes as long as the slowest rank's; one that is done stays where it ended.
@@ -212,8 +214,8 @@ class Rank:
         return RankResult(
             arm=spec.arm,
             rank=spec.rank,
-            dp_rank=layout.dp_rank(spec.rank),
-            attn_tp_rank=layout.attn_tp_rank(spec.rank),
+            dp_rank=layout.dp_rank(spec.index),
+            attn_tp_rank=layout.attn_tp_rank(spec.index),
             device=spec.device,
             pid=os.getpid(),
             status=self.status,

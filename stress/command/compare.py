@@ -40,11 +40,17 @@ def compare(config: str, other_run: str | None, base: str | None, test: str | No
 
 
 def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int:
+    from stress.arm_layout import is_parallel
     from stress.compare import compare_arms, second_name
 
     resolved = resolve(config, options)
     require_arm(resolved, base, "--base")
     require_arm(resolved, test, "--test")
+    if base == test and is_parallel(resolved):
+        raise ConfigError(
+            f"--test {test}: is the base too, and arms.mode = parallel needs ranks of their own for both; "
+            "use --set arms.mode=sequence without the arms' ranks"
+        )
     second = second_name(base, test)
     pair = _only(resolved, {base: base, second: test})
 

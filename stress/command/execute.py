@@ -137,11 +137,10 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
     from stress.engine.sglang.tree_source import refuse_unfit
     from stress.target.name import parse_target
     from stress.target.store import resolve
-    from stress.verdict import arm_record
 
     trees = {}
     for arm in arms:
-        target = arm_record(config, arm).target
+        target = config.arms.record(arm).target
         if target != "reference":
             root = resolve(target)
             refuse_unfit(root, parse_target(target))

@@ -1,9 +1,10 @@
 """What a launcher must hold.
 
-A launcher starts the ranks of one arm, says how each of them ended, and ends them. It decides no verdict
-and reads no rank file. It must hold that:
+A launcher starts the ranks of one arm, or of several at once, says how each of them ended, and ends them. It
+decides no verdict and reads no rank file. It must hold that:
 * a rank that ended is reported once, with its result or with the reason why there is none, never both;
-* one rank's death costs no other rank's result;
+* one rank's death costs no other rank's result, and reaches no other arm: the ranks of an arm exchange among
+  themselves alone, in the order of their index;
 * after `stop` no rank is alive, whatever state they were in; ranks also end when this process is killed;
 * `start` after `stop` gives fresh ranks. `close` ends also what outlives an arm; both are idempotent.
 """
@@ -41,14 +42,25 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"rank {self.rank}: an outcome holds either a result or the reason for its loss")
 
 
+def by_arm(specs: list[RankSpec]) -> dict[str, list[RankSpec]]:
+    """The specs of each arm, by index."""
+    arms: dict[str, list[RankSpec]] = {}
+    for spec in sorted(specs, key=lambda spec: spec.index):
+        arms.setdefault(spec.arm, []).append(spec)
+    return arms
+
+
 class Launcher(Protocol):
-    """Starts the ranks of one arm at a time."""
+    """Starts ranks, and is stopped before it starts the next ones."""
 
     name: str
 
     def start(self, specs: list[RankSpec], entry: str) -> None:
-        """Starts one rank for each spec, `specs[i].rank == i`.
+        """Starts one rank for each spec.
 
+        The specs are those of all arms that run at once. No two have the same `rank`; those of an arm have the
+        indices 0 to `ranks` - 1 and form a process group of their own. Ranks that no spec has are left out:
+        `rank` is the order of the devices, not a place in `specs`.
         `entry` is the dotted name of the rank's generator function, such as "stress.rank:run_rank".
         Raises LaunchError when the machine or the cluster has no room for them.
         """
@@ -59,7 +71,7 @@ class Launcher(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends all ranks of the current arm at once; no rank is alive afterwards. Idempotent."""
+        """Ends all ranks that were started at once; no rank is alive afterwards. Idempotent."""
         ...
 
     def close(self) -> None:

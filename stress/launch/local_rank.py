@@ -1,8 +1,8 @@
 """A rank's process under the local launcher: what runs on the far side of its pipe.
 
-Rank 0 opens the rendezvous store and tells its port, the coordinator tells it to all; each rank then sends
-one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes its end,
-or is killed, the read ends and the process with it, whatever the rank is doing. So a rank that has ended
+The first rank of an arm opens the rendezvous store and tells its port, the coordinator tells it to its peers; each
+rank then sends one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes
+its end, or is killed, the read ends and the process with it, whatever the rank is doing. So a rank that has ended
 stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
 lost, so that nobody waits for them to join. It leads a process group of its own: a terminal's signals are the
 coordinator's.
@@ -37,7 +37,7 @@ class News:
         self.gone: set[int] = set()
 
     def lost(self, peers: Collection[int]) -> bool:
-        """Whether one of them is lost."""
+        """Whether one of them is lost: indices in the arm."""
         return not self.gone.isdisjoint(peers)
 
 
@@ -72,7 +72,7 @@ def _listen(pipe: Connection, news: News) -> None:
         except (EOFError, OSError):
             os._exit(0)
         if isinstance(message, Gone):
-            news.gone.add(message.rank)
+            news.gone.add(message.index)
         elif isinstance(message, StorePort):
             news.port.put(message.port)
 
@@ -94,8 +94,8 @@ def _run(
 
 
 def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> GroupExchange | AloneExchange:
-    """Meets the other ranks: rank 0 tells the coordinator where, the others are told."""
-    if spec.rank == 0:
+    """Meets the arm's other ranks: the first tells the coordinator where, the others are told."""
+    if spec.index == 0:
         store, port = open_store(LOOPBACK, timeout_s)
         pipe.send_bytes(encode(StorePort(port)))
     else:
@@ -104,9 +104,9 @@ def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> Gro
         except queue.Empty:
             store = 0
         if store == 0:
-            return AloneExchange(spec.rank, spec.ranks)
+            return AloneExchange(spec.index, spec.ranks)
     return join_group(
-        spec.rank,
+        spec.index,
         spec.ranks,
         store,
         host=LOOPBACK,

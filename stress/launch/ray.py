@@ -21,7 +21,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from stress.launch import placement
-from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
+from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of, by_arm
 from stress.launch.placement import Place
 from stress.launch.ray_cluster import Cluster
 from stress.launch.ray_peers import PeerWatch
@@ -53,7 +53,7 @@ class RankActor:
         return msgspec.json.encode(here)
 
     def open_store(self, host: str, timeout_s: float) -> int:
-        """Rank 0: opens the rendezvous store and returns its port."""
+        """An arm's first rank: opens the rendezvous store and returns its port."""
         from stress.launch.exchange import open_store
 
         self._store, port = open_store(host, timeout_s)
@@ -106,9 +106,9 @@ class RankActor:
         run.open()
         if run.outcome is not None:
             return run.outcome
-        store = self._store if spec.rank == 0 else port
+        store = self._store if spec.index == 0 else port
         self._group = join_group(
-            spec.rank,
+            spec.index,
             spec.ranks,
             store,
             host=host,
@@ -124,7 +124,7 @@ class RankActor:
 
 
 class RayLauncher:
-    """Starts ranks as actors of a placement group. One arm at a time."""
+    """Starts ranks as actors of one placement group."""
 
     name = "ray"
 
@@ -151,9 +151,10 @@ class RayLauncher:
         if not ray.is_initialized():
             self._cluster = Cluster(ray, self._address)
         try:
-            self._place(len(specs))
+            self._place(sorted(spec.rank for spec in specs))
             placement.refuse_shared_devices(backend_of(specs[0]), self._places.values())
-            self._run(specs, entry)
+            for of_arm in by_arm(specs).values():
+                self._run(of_arm, entry)
         except BaseException:
             self.stop()
             raise
@@ -189,8 +190,9 @@ class RayLauncher:
     def pids(self) -> dict[int, int]:
         return {rank: place.pid for rank, place in self._places.items()}
 
-    def _place(self, ranks: int) -> None:
-        """Creates the actors, all or none, and learns where they are."""
+    def _place(self, numbers: list[int]) -> None:
+        """Creates the actors, all or none, and learns where they are: rank numbers are given in their order."""
+        ranks = len(numbers)
         each = placement.bundle(ranks, self._device, ray.cluster_resources())
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self._group = placement_group([each] * ranks, strategy=placement.strategy(ranks, each, nodes))
@@ -214,24 +216,24 @@ class RayLauncher:
         places = [msgspec.json.decode(self._fetch(ref, "start its actor"), type=Place) for ref in refs]
         order = placement.rank_order(places)
         self._actors = [self._actors[index] for index in order]
-        self._places = {rank: places[index] for rank, index in enumerate(order)}
+        self._places = {rank: places[index] for rank, index in zip(numbers, order, strict=True)}
 
     def _run(self, specs: list[RankSpec], entry: str) -> None:
-        """Opens the rendezvous and sets all ranks to work."""
-        one_node = len({place.node_id for place in self._places.values()}) == 1
-        host = LOOPBACK if one_node else self._places[0].node_ip
-        port = self._fetch(
-            self._actors[0].open_store.remote(host, self._exchange_timeout_s), "open the store"
-        )
-        for spec in specs:
-            ref = self._actors[spec.rank].run.remote(
+        """Opens the rendezvous of one arm and sets its ranks to work. `specs` are by index."""
+        by_rank = dict(zip(self._places, self._actors, strict=True))
+        actors, places = ([by[spec.rank] for spec in specs] for by in (by_rank, self._places))
+        one_node = len({place.node_id for place in places}) == 1
+        host = LOOPBACK if one_node else places[0].node_ip
+        port = self._fetch(actors[0].open_store.remote(host, self._exchange_timeout_s), "open the store")
+        for spec, actor, place in zip(specs, actors, places, strict=True):
+            ref = actor.run.remote(
                 msgspec.json.encode(spec),
                 entry,
-                self._places[spec.rank].gpu_id,
+                place.gpu_id,
                 host,
                 port,
                 self._exchange_timeout_s,
-                self._actors,
+                actors,
             )
             self._pending[ref] = spec.rank
 
