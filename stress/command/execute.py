@@ -189,10 +189,13 @@ def _execute_once(
         return document
 
     record = RunRecord(run, manifest, document_of)
-    record.begin()
-    results, ended_early, interrupted = _gather(
-        config, arms, options, record, planned["requests_planned"], trees
-    )
+    try:
+        record.begin()
+        results, ended_early, interrupted = _gather(
+            config, arms, options, record, planned["requests_planned"], trees
+        )
+    except KeyboardInterrupt:  # no rank was started yet
+        results, ended_early, interrupted = {}, INTERRUPTED_EARLY, True
     try:
         document = record.end(results, ended_early)
     except KeyboardInterrupt:  # the only one: further signals are ignored

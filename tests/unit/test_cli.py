@@ -226,3 +226,24 @@ def test_python_dash_m():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kvstress run: No such option")
+
+
+def test_an_interruption_before_the_first_rank_is_written_down_too(ranks, capsys, monkeypatch):
+    """Between the verdict that a run goes on and the first rank, torch is imported: seconds."""
+    from stress.command.run_record import RunRecord
+
+    fakes, begin = ranks(unpatched="fail", patched="pass"), RunRecord.begin
+
+    def interrupted(self):
+        begin(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunRecord, "begin", interrupted)
+    assert main(["run", *SMOKE, "--out", "run", "--json"]) == 130
+    document = json.loads(Path("run/verdict.json").read_text())
+    assert json.loads(capsys.readouterr().out) == document
+    assert (document["verdict"], document["reasons"][0]) == (
+        "unknown",
+        "The run was interrupted before its end.",
+    )
+    assert fakes.runs == []
