@@ -9,7 +9,9 @@ directory that holds anything is never written into. Wall time appears here and 
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from io import FileIO
 from pathlib import Path
@@ -152,20 +154,11 @@ class RunDirectory:
 
     @classmethod
     def create(cls, out: str | Path | None, config_name: str, *, now: datetime | None = None) -> RunDirectory:
-        """Makes `out`, or `runs/<config>-<UTC time>` below the working directory with `runs/latest` at it.
-
-        Raises RunDirectoryError when `out` is not empty, is no directory, or cannot be made.
-        """
-        now = now or datetime.now(timezone.utc)
-        try:
-            path = _make_named(Path(out)) if out is not None else _make_dated(Path("runs"), config_name, now)
+        """Makes the folder of a run; see `make_folder`, which it raises like."""
+        path = make_folder(out, config_name, now=now)
+        with _no_folder(out):
             (path / "ranks").mkdir()
-        except OSError as error:
-            place = error.filename or out or "runs"
-            raise RunDirectoryError(
-                f"run directory {place}: {error.strerror}; choose another one with --out DIR"
-            ) from error
-        return cls(path.absolute())
+        return cls(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunDirectory:
@@ -216,6 +209,30 @@ class RunDirectory:
                 f"{path}: {error.strerror}; free some room, or choose another --out DIR"
             ) from error
         return path
+
+
+def make_folder(out: str | Path | None, config_name: str, *, now: datetime | None = None) -> Path:
+    """Makes `out`, or `runs/<config>-<UTC time>` below the working directory with `runs/latest` at it.
+
+    Raises RunDirectoryError when `out` is not empty, is no directory, or cannot be made.
+    """
+    now = now or datetime.now(timezone.utc)
+    with _no_folder(out):
+        return (
+            _make_named(Path(out)) if out is not None else _make_dated(Path("runs"), config_name, now)
+        ).absolute()
+
+
+@contextlib.contextmanager
+def _no_folder(out: str | Path | None) -> Iterator[None]:
+    """Turns an OSError into a RunDirectoryError."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or out or "runs"
+        raise RunDirectoryError(
+            f"run directory {place}: {error.strerror}; choose another one with --out DIR"
+        ) from error
 
 
 def _make_named(path: Path) -> Path:

@@ -30,6 +30,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known before any rank is started: the configuration, its planned workload, the arms' trees."""
+
+    config: Config
+    planned: dict[str, Any]
+    trees: dict[str, str]
+
+
 def user_errors() -> tuple[type[Exception], ...]:
     """What is the user's to correct: one line and exit 2."""
     from stress.record import RunDirectoryError
@@ -53,15 +61,17 @@ def execute(
     arms: list[str],
     options: RunOptions,
     finish: Callable[[dict[str, Any]], None] | None = None,
+    prepared: Prepared | None = None,
 ) -> Outcome:
     """Runs the arms, twice with --verify-determinism.
 
-    `finish` completes the verdict document before it is written (compare adds its entry).
+    `finish` completes the verdict document before it is written (compare adds its entry). `prepared`: what was
+    planned for `config` already.
     """
     from stress.record import RunDirectory
 
-    planned = plan_workload(config, options.overrides)
-    trees = resolve_trees(config, arms, options.launcher)
+    planned = prepared.planned if prepared else plan_workload(config, options.overrides)
+    trees = prepared.trees if prepared else resolve_trees(config, arms, options.launcher)
     outcome = _execute_once(config, arms, options, options.out, planned, trees, finish)
     if not options.verify_determinism or outcome.interrupted:
         return outcome

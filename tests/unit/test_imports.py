@@ -93,7 +93,7 @@ ELSEWHERE = {
     "ray": ("stress/launch/ray.py", "stress/launch/ray_peers.py"),
     "torch.distributed": ("stress/launch",),
     "click": ("stress/cli.py", "stress/command"),
-    "rich": ("stress/command", "stress/report_text.py", "stress/nightly_report.py"),
+    "rich": ("stress/command", "stress/report_text.py", "stress/nightly_report.py", "stress/seeds_report.py"),
     "random": (),
     "pickle": (),
 }
