@@ -30,6 +30,7 @@ class Layout(_Table):
     tp_size: int = 1
     dp_size: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"  # cuda is CUDA or ROCm
+    placement: Literal["auto", "pack", "spread"] = "auto"  # of the ranks over a Ray cluster's nodes
     exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step, in lock step
     backend: Literal["auto", "gloo", "nccl"] = "auto"  # of the step plans; nccl is RCCL on ROCm
 

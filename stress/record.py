@@ -13,12 +13,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stress.evidence_file import OpenEvidence, append_whole, open_evidence
 from stress.result import (
     Assertion,
     AssertLine,
@@ -45,21 +45,6 @@ class RunWriteError(RuntimeError):
     """The run directory cannot be written any more: the machine's lack, not the user's. One line with the cure."""
 
 
-def append_whole(file: FileIO, block: bytes) -> None:
-    """Writes all of `block` to an unbuffered file.
-
-    A full disk takes the part that fits and says nothing until the next write. Closes the file before it
-    raises OSError, so that nothing is ever written behind a line that was cut.
-    """
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-    except OSError:
-        file.close()
-        raise
-
-
 def rank_path(run_dir: Path, arm: str, rank: int) -> Path:
     """`ranks/<arm>-<rank>.jsonl` below `run_dir`."""
     return run_dir / "ranks" / f"{arm}-{rank}.jsonl"
@@ -68,9 +53,8 @@ def rank_path(run_dir: Path, arm: str, rank: int) -> Path:
 class RankFile:
     """The rank's side of its file: appends, and has each line out of the process before it returns."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, path: Path, open_file: OpenEvidence = open_evidence) -> None:
+        self._file = open_file(path, False)
 
     def write(self, line: RankLine) -> None:
         """Appends one event. Does nothing after `close`, and after it has raised OSError."""

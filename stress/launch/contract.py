@@ -86,8 +86,8 @@ class Launcher(Protocol):
 def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
     """The launcher called `name`; its library is imported here and not before.
 
-    `config` needs `layout.device` and `deadlines`. Options: `exchange_timeout_s` (local, ray: how long a rank
-    waits for its peers at one exchange) and `placement_timeout_s` (ray) instead of the configuration's,
+    `config` needs `layout.device`, `layout.placement` and `deadlines`. Options: `exchange_timeout_s` (local,
+    ray: how long a rank waits for its peers at one exchange) and `placement_timeout_s` (ray) instead of the configuration's,
     `address` (ray: the cluster to join).
     Raises ValueError for a name that does not exist.
     """
@@ -104,5 +104,5 @@ def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
         from stress.launch.ray import RayLauncher
 
         waits_s = {"exchange_timeout_s": deadlines.exchange_s, "placement_timeout_s": deadlines.placement_s}
-        return RayLauncher(device=device, **{**waits_s, **options})
+        return RayLauncher(device=device, wanted=config.layout.placement, **{**waits_s, **options})
     raise ValueError(f"launcher: there is no '{name}'; use one of {', '.join(LAUNCHERS)}")

@@ -20,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from stress.evidence_file import OpenEvidence, open_evidence
 from stress.launch.contract import RankOutcome
 from stress.operation_file import SCHEMA, Header, OperationFile, operations_path
 from stress.record import RankFile, rank_path
@@ -59,11 +60,12 @@ class RankRun:
     has to say at the exchange where it waits.
     """
 
-    def __init__(self, spec: RankSpec, entry: str) -> None:
+    def __init__(self, spec: RankSpec, entry: str, open_file: OpenEvidence = open_evidence) -> None:
         self.spec = spec
         self.payload = b""
         self.outcome: RankOutcome | None = None
         self._entry = entry
+        self._open_file = open_file
         self._file: RankFile | None = None
         self._operations: OperationFile | None = None
         self._closed = False
@@ -77,7 +79,7 @@ class RankRun:
         try:
             if spec.run_dir is not None:
                 with self._writing():
-                    self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank))
+                    self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank), self._open_file)
             target = spec.config.get("arms", {}).get(spec.arm, {}).get("target", "")
             self._write(
                 Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=target)
@@ -120,8 +122,9 @@ class RankRun:
         with self._writing():
             if self._operations is not None:
                 self._operations.close()
-        if self._file is not None:
-            self._file.close()
+        with self._writing():
+            if self._file is not None:
+                self._file.close()
 
     def _emit(self, line: RankLine | OperationBlock) -> None:
         if isinstance(line, OperationBlock):
@@ -138,7 +141,7 @@ class RankRun:
             if self._operations is None:
                 header = Header(schema=SCHEMA, arm=spec.arm, rank=spec.rank, seed=spec.seed)
                 path = operations_path(Path(spec.run_dir), spec.arm, spec.rank)
-                self._operations = OperationFile(path, header)
+                self._operations = OperationFile(path, header, self._open_file)
             self._operations.write(block.operations)
 
     def _write(self, line: RankLine) -> None:
