@@ -22,6 +22,7 @@ from stress.command.repro import repro
 from stress.command.run import run
 from stress.command.target import target
 from stress.command.trace import trace
+from stress.launch.ending import leave
 
 USAGE = 2
 INFRASTRUCTURE = 3
@@ -44,6 +45,10 @@ for _command in (run, compare, nightly, repro, trace, target, report, doctor):
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    return leave(_main(args))
+
+
+def _main(args: list[str] | None) -> int:
     for text in sys.argv[1:] if args is None else args:
         if any("\ud800" <= character <= "\udfff" for character in text):
             # Manifest and verdict quote it, and JSON is UTF-8.

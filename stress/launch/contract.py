@@ -87,8 +87,8 @@ def make_launcher(name: str, config: Any, **options: Any) -> Launcher:
     """The launcher called `name`; its library is imported here and not before.
 
     `config` needs `layout.device`, `layout.placement` and `deadlines`. Options: `exchange_timeout_s` (local,
-    ray: how long a rank waits for its peers at one exchange) and `placement_timeout_s` (ray) instead of the configuration's,
-    `address` (ray: the cluster to join).
+    ray: how long a rank waits for its peers at one exchange) and `placement_timeout_s` (ray) instead of the
+    configuration's, `address` (ray: the cluster to join).
     Raises ValueError for a name that does not exist.
     """
     device, deadlines = config.layout.device, config.deadlines

@@ -26,6 +26,7 @@ from stress.launch.placement import Place
 from stress.launch.ray_actor import Orders, RankActor
 from stress.launch.ray_cluster import Cluster
 from stress.launch.ray_evidence import start_writer, token_in
+from stress.launch.ray_head import HeadWatch, end_workers
 from stress.result import RankSpec
 
 EXIT_WAIT_S = 10.0
@@ -50,6 +51,7 @@ class RayLauncher:
         self._address = address
         self._exchange_timeout_s = exchange_timeout_s
         self._placement_timeout_s = placement_timeout_s
+        self._head: HeadWatch | None = None
         self._cluster: Cluster | None = None  # None too where the process was in a cluster before
         self._group: PlacementGroup | None = None
         self._actors: list[ray.actor.ActorHandle] = []
@@ -61,6 +63,10 @@ class RayLauncher:
         self.stop()
         if not ray.is_initialized():
             self._cluster = Cluster(ray, self._address)
+        if self._head is None:
+            self._head = HeadWatch(ray.get_runtime_context().gcs_address)
+        if not self._head.answers():
+            raise LaunchError(f"ray launcher: {self._no_head()}; start it again")
         try:
             with token_in(specs[0].run_dir) as token:
                 self._place(sorted(spec.rank for spec in specs), token)
@@ -78,13 +84,16 @@ class RayLauncher:
             wait_s = 0.0 if ended else max(0.0, deadline_s - time.monotonic())
             ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=wait_s)
             if not ready:
+                ended += self._lose_all_without_head()
                 break
             ended += [self._take(ref) for ref in ready]
         return sorted(ended, key=lambda outcome: outcome.rank)
 
     def stop(self) -> None:
         self._pending.clear()
-        if ray.is_initialized():
+        if self._head is not None and not self._head.answers():
+            end_workers(self._pids_here())
+        elif ray.is_initialized():
             for actor in filter(None, [*self._actors, self._writer]):
                 with contextlib.suppress(RayError):  # it may be dead already
                     ray.kill(actor, no_restart=True)
@@ -96,8 +105,8 @@ class RayLauncher:
     def close(self) -> None:
         self.stop()
         if self._cluster is not None:
-            self._cluster.leave()
-            self._cluster = None
+            self._cluster.leave(has_head=self._head is None or self._head.answers())
+            self._cluster = self._head = None
 
     def pids(self) -> dict[int, int]:
         return {rank: place.pid for rank, place in self._places.items()}
@@ -181,10 +190,23 @@ class RayLauncher:
             where = f" on {self._places[rank].node_ip}" if _several_nodes(self._places.values()) else ""
             return RankOutcome(rank=rank, lost=f"its actor{where} {died}: {_one_line(error)}")
 
+    def _lose_all_without_head(self) -> list[RankOutcome]:
+        if self._head is None or not self._head.is_gone():
+            return []
+        lost = [RankOutcome(rank=rank, lost=self._no_head()) for rank in self._pending.values()]
+        self._pending.clear()
+        return lost
+
+    def _no_head(self) -> str:
+        return f"the head of its cluster at {self._head.address} does not answer any more"
+
+    def _pids_here(self) -> list[int]:
+        here = ray.util.get_node_ip_address() if self._places else ""
+        return [place.pid for place in self._places.values() if place.node_ip == here]
+
     def _await_exit(self) -> None:
         """Waits until killed actors are gone, as far as they run on this node."""
-        here = ray.util.get_node_ip_address()
-        pids = [place.pid for place in self._places.values() if place.node_ip == here]
+        pids = self._pids_here()
         deadline_s = time.monotonic() + EXIT_WAIT_S
         while time.monotonic() < deadline_s and any(os.path.exists(f"/proc/{pid}") for pid in pids):
             time.sleep(0.02)
