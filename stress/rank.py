@@ -15,7 +15,7 @@ from collections.abc import Generator
 
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
-from stress.config import Config
+from stress.config import Config, from_dict
 from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
 from stress.operator import Operator, TargetFailed
@@ -49,7 +49,7 @@ NEWS_AT = PLAN_BYTES + len(DONE)
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
     """Runs one rank of one arm; see the module. Yields payloads, is sent the arm's payloads in rank order."""
-    config = Config.from_dict(spec.config)
+    config = from_dict(spec.config)
     arm = config.arms.record(spec.arm)
     # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
     layout, page_size = config.layout.of(spec.ranks), config.pool.page_size

@@ -13,6 +13,7 @@ import pytest
 from fake_ranks import FINDING
 
 from stress.cli import main
+from stress.config import from_dict
 from stress.launch.contract import LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +101,7 @@ def test_an_arm_is_compared_with_itself_under_a_second_name(ranks, capsys):
     assert list(document["arms"]) == ["patched", "patched~2"]
     config, arms, _ = fakes.runs[0]
     assert arms == list(config.arms.named) == ["patched", "patched~2"]
-    assert config.from_dict(config.to_dict()) == config
+    assert from_dict(config.to_dict()) == config
 
 
 def test_two_equal_runs_are_deterministic(ranks, capsys):

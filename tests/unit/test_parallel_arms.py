@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from launch_ranks import launch_config, parallel_config
@@ -11,6 +12,7 @@ from scripted_launcher import ScriptedLauncher, run, ticking
 from stress.cli import main
 from stress.compare import compare_arms
 from stress.launch.contract import RankOutcome, by_arm
+from stress.nightly import _rank_wall_s
 from stress.record import RankFile
 from stress.result import RankSpec
 
@@ -156,3 +158,24 @@ def test_a_report_of_an_unfinished_run_finds_the_arms_ranks(arm, tmp_path, capsy
     found = json.loads(capsys.readouterr().out)["arms"][arm]["ranks"]
     assert [rank["rank"] for rank in found] == ([0, 1, 2, 3] if arm == "unpatched" else [4, 5, 6, 7])
     assert [rank["dp_rank"] for rank in found] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wall_s"),
+    [
+        ({"first": (0, 1), "second": (2, 3)}, {"first-0": 5, "first-1": 6, "second-2": 7, "second-3": 8}),
+        ({"first": (0, 1), "second": (0, 1)}, {"first-0": 5, "first-1": 6, "second-0": 1, "second-1": 2}),
+    ],
+)
+def test_a_nightly_counts_a_ranks_time_from_the_start_of_its_arm(ranks, wall_s, tmp_path):
+    """The files end at 105, 106, 107 and 108 s, of a run that began at 100 s: in parallel, and one after another."""
+    (tmp_path / "ranks").mkdir()
+    ends_s = iter((105, 106, 107, 108))
+    for arm, numbers in ranks.items():
+        for number in numbers:
+            path = tmp_path / "ranks" / f"{arm}-{number}.jsonl"
+            path.write_text("")
+            end_s = next(ends_s)
+            os.utime(path, (end_s, end_s))
+    arms = {arm: {"ranks": [{"rank": number} for number in numbers]} for arm, numbers in ranks.items()}
+    assert _rank_wall_s({"arms": arms}, tmp_path, 100) == wall_s
