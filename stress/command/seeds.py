@@ -55,7 +55,6 @@ def run_seeds(
     first = next(iter(prepared.values())).config
     folder = make_folder(options.out, first.name)
     runs = _SeedRuns(folder, first.name, arms, options, pair, seeds)
-    runs.write()
     code = runs.run(prepared, finish)
     _show(runs.document, folder, options.as_json)
     return code
@@ -130,6 +129,7 @@ class _SeedRuns:
         interrupted = False
         seed = 0
         try:
+            self.write()
             for number, (seed, ready) in enumerate(prepared.items(), start=1):
                 began_s = time.monotonic()
                 interrupted = self._run_one(seed, ready, finish)

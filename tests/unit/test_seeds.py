@@ -11,6 +11,7 @@ from verdict_ranks import ASSERTED, ERROR, clean, rank, verdict_of
 from stress.cli import main
 from stress.compare import compare_arms
 from stress.config_limits import SEED_MAX
+from stress.record import RunDirectory
 from stress.seeds import NOT_RUN, UNDER_WAY, Pair, entry_of, seeds_document, unmade
 
 SMOKE = ["smoke", "--set", "workload.requests=20", "--launcher", "inline"]
@@ -169,6 +170,29 @@ def test_ctrl_c_keeps_what_was_gathered(ranks, capsys):
     assert (second["reproduced"], second["fixed"]) == (True, None)
     assert (third["run_dir"], third["doubts"]) == (None, [NOT_RUN])
     assert not Path("sum/seed-3").exists()
+
+
+def test_an_interruption_between_two_seeds_is_written_down_too(ranks, capsys, monkeypatch):
+    """The user's signal may come while the sum is written: before the first seed, or after one."""
+    write = RunDirectory.write_verdict
+    for number, verdicts in ((1, ["unknown", "unknown"]), (2, ["pass", "unknown"])):
+        ranks(patched="pass")
+        sums = []
+
+        def interrupted(run, document, sums=sums, number=number):
+            if document.get("kind") == "seeds":
+                sums.append(document)
+                if len(sums) == number:
+                    raise KeyboardInterrupt
+            return write(run, document)
+
+        monkeypatch.setattr(RunDirectory, "write_verdict", interrupted)
+        out = f"sum{number}"
+        assert main(["run", *SMOKE, "--arm", "patched", "--seeds", "2", "--out", out, "--json"]) == 130
+        document = json.loads(capsys.readouterr().out)
+        assert document == sum_of(out)
+        assert document["reasons"][0] == "The run was interrupted before its end."
+        assert [entry["verdict"] for entry in document["seeds"]] == verdicts
 
 
 def test_a_defect_in_one_seed_is_written_down(ranks, capsys):
