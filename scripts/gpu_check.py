@@ -16,7 +16,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -28,12 +27,15 @@ from stress.check.shadow import Ledger
 from stress.config import load_config
 from stress.coordinator import run_arms
 from stress.engine.reference.engine import ReferenceEngine
-from stress.launch.contract import make_launcher
+from stress.launch.contract import LOOPBACK, make_launcher
+from stress.launch.exchange import GroupExchange
 from stress.probe import Watch
 from stress.probe.capture import DeviceReader
 from stress.record import RunDirectory
+from stress.step_plan import Mode, StepPlan
 
 TIMEOUT_S = 300
+GATHERS = 50
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = 16
 SYNC_WARNING = "synchronizing CUDA operation"
@@ -50,13 +52,14 @@ def require(holds: bool, why: str) -> None:
 
 
 def gloo_pair(device: str) -> str:
-    """Two ranks on one device reduce a tensor that lies on it, over gloo."""
-    return _group("gloo", device, 2)
+    """Two ranks that share a device find that they do, and exchange their step plans over gloo."""
+    return _group("auto", [device] * 2, "gloo")
 
 
-def nccl_alone(device: str) -> str:
-    """One rank over nccl, which is RCCL on ROCm: two on one device are refused by NCCL itself."""
-    return _group("nccl", device, 1)
+def nccl_each(device: str) -> str:
+    """A rank on each device, two at most, and their step plans over nccl, which is RCCL on ROCm; then they leave."""
+    there = [f"cuda:{index}" for index in range(min(2, torch.cuda.device_count()))]
+    return _group("nccl", there or [device], "nccl")
 
 
 def smoke_arms(device: str) -> str:
@@ -66,8 +69,8 @@ def smoke_arms(device: str) -> str:
     require(outcome == "reproduced_and_fixed", f"{outcome}: {document['reasons']}")
     used = {rank["device"].partition(":")[0] for arm in document["arms"].values() for rank in arm["ranks"]}
     require(used == {device.partition(":")[0]}, f"the ranks ran on {sorted(used)}")
-    finished = document["arms"]["patched"]["totals"]["requests_finished"]
-    return f"{outcome}, {finished} requests finished on the patched arm, ranks on {', '.join(used)}"
+    totals = document["arms"]["patched"]["totals"]
+    return f"{outcome}, {totals['requests_finished']} requests finished on the patched arm, ranks on {', '.join(used)}"
 
 
 def same_as_on_a_cpu(device: str) -> str:
@@ -127,7 +130,7 @@ def probe_adds_no_sync(device: str) -> str:
 
 CHECKS: dict[str, Callable[[str], str]] = {
     "gloo, 2 ranks on one device": gloo_pair,
-    "nccl or rccl, 1 rank": nccl_alone,
+    "nccl or rccl, a rank a device": nccl_each,
     "smoke, both arms": smoke_arms,
     "the same as on a CPU": same_as_on_a_cpu,
     "the probe never waits": probe_never_waits,
@@ -167,8 +170,7 @@ def _count_syncs(device: str, level: int) -> tuple[int, int]:
     kind = device.partition(":")[0]
     shape = ("layout.tp_size=1", "layout.dp_size=1", "workload.requests=60", f"layout.device={kind}")
     config = load_config("smoke", [*shape, f"check.level={level}", "check.require=[]"])
-    step_ends = 0
-    synchronize = ReferenceEngine.synchronize
+    step_ends, synchronize = 0, ReferenceEngine.synchronize
 
     def counted(engine: ReferenceEngine) -> None:
         nonlocal step_ends
@@ -192,12 +194,12 @@ def _count_syncs(device: str, level: int) -> tuple[int, int]:
     return waits, step_ends
 
 
-def _group(backend: str, device: str, ranks: int) -> str:
-    """Ranks in processes of their own reduce on the device; any of them may crash or hang."""
+def _group(backend: str, devices: list[str], over: str) -> str:
+    """Ranks in processes of their own, each on its device, gather plans `over`; any may crash or hang."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "rank", backend, device, str(ranks), f"{folder}/store"]
+        command = [sys.executable, __file__, "rank", backend, over, f"{folder}/store", ",".join(devices)]
         begin = functools.partial(subprocess.Popen, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        children = [begin([*command, str(rank)]) for rank in range(ranks)]
+        children = [begin([*command, str(rank)]) for rank in range(len(devices))]
         try:
             errors = [child.communicate(timeout=TIMEOUT_S)[1].strip() for child in children]
         finally:
@@ -205,21 +207,25 @@ def _group(backend: str, device: str, ranks: int) -> str:
                 child.kill()
                 child.wait()
     for child, error in zip(children, errors, strict=True):
-        require(child.returncode == 0, f"a rank ended with {child.returncode}: {error.splitlines()[-1:]}")
-    return f"all_reduce of 1 MiB on {device} by {ranks} rank{'s' if ranks > 1 else ''}"
+        require(not child.returncode, f"a rank ended with {child.returncode}: {error.splitlines()[-1:]}")
+    return f"{GATHERS} step plans of {len(devices)} rank{'s' * (len(devices) > 1)} on {', '.join(devices)}"
 
 
-def _rank(backend: str, device: str, ranks: int, store: str, rank: int) -> None:
-    """The child of `_group`. Raises where the sum is not the right one."""
-    limit = timedelta(seconds=TIMEOUT_S / 2)
+def _rank(backend: str, over: str, store: str, devices: list[str], rank: int) -> None:
+    """The child of `_group`: the ranks' own exchange. Raises where it is not what was said."""
+    ranks = len(devices)
     met = dist.FileStore(store, ranks)
-    dist.init_process_group(backend, store=met, rank=rank, world_size=ranks, timeout=limit)
-    counted = torch.arange(1 << 17, device=device)
-    reduced = counted + rank
-    dist.all_reduce(reduced)
-    if not torch.equal(reduced, counted * ranks + sum(range(ranks))):
-        raise CheckFailed("the sum is wrong")
-    dist.destroy_process_group()
+    how = {"device": devices[rank], "backend": backend, "host": LOOPBACK, "timeout_s": TIMEOUT_S / 2}
+    group = GroupExchange(rank, ranks, met, lost=lambda peers: False, **how)
+    require(group.plans_over == over, f"the plans travel over {group.plans_over}, not over {over}")
+    for step in range(GATHERS):
+        plans = [StepPlan(Mode.EXTEND, step, peer, -1 - step).to_bytes() for peer in range(ranks)]
+        heard = group.exchange(plans[rank] + bytes([rank]))
+        require(heard == [plan + bytes([peer]) for peer, plan in enumerate(plans)], f"step {step}: {heard}")
+    met.set(f"done/{rank}", "")
+    met.wait([f"done/{peer}" for peer in range(ranks)])  # who leaves takes from the others what is on its way
+    group.leave()
+    require(not dist.is_initialized(), "NCCL did not let go of the group")
 
 
 def main(device: str = "cuda:0") -> int:
@@ -243,7 +249,7 @@ def main(device: str = "cuda:0") -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
-        _, _, backend, device, ranks, store, rank = sys.argv
-        _rank(backend, device, int(ranks), store, int(rank))
+        _, _, backend, over, store, devices, rank = sys.argv
+        _rank(backend, over, store, devices.split(","), int(rank))
     else:
         sys.exit(main())

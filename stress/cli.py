@@ -23,6 +23,7 @@ from stress.command.repro import repro
 from stress.command.run import run
 from stress.command.target import target
 from stress.command.trace import trace
+from stress.launch.ending import leave
 
 USAGE = 2
 INFRASTRUCTURE = 3
@@ -45,6 +46,14 @@ for _command in (run, compare, nightly, matrix, repro, trace, target, report, do
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    return leave(_main(args))
+
+
+def _main(args: list[str] | None) -> int:
+    for text in sys.argv[1:] if args is None else args:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            # Manifest and verdict quote it, and JSON is UTF-8.
+            return _refuse(f"kvstress: {text!r}: is no UTF-8; name it in UTF-8")
     try:
         with interruptible():
             return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0

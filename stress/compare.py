@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stress.verdict_rank import place_of
+
 REPRODUCED_AND_FIXED = "reproduced_and_fixed"
 NOT_FIXED_OR_REGRESSED = "not_fixed_or_regressed"
 UNKNOWN = "unknown"
@@ -25,7 +27,9 @@ def compare_arms(document: dict[str, Any], base: str, test: str) -> dict[str, An
     """The `compare` entry of a verdict document that holds both arms.
 
     Returns:
-        {"base", "test", "outcome", "exit_code", "reason", "by_rank": [{"rank", "base": {...}, "test": {...}}]}
+        {"base", "test", "outcome", "exit_code", "reason", "by_rank": [{"rank", "test_rank", "base": {...},
+        "test": {...}}]}. Ranks at the same place in their arms stand side by side: `rank` is the base's number,
+        `test_rank` the test's; each is null, like its half, where that arm has no such rank.
         `reason` is a sentence where the verdicts alone do not explain the outcome, else null.
     """
     outcome, reason = _outcome(document, base, test)
@@ -53,11 +57,19 @@ def _outcome(document: dict[str, Any], base: str, test: str) -> tuple[str, str |
 
 
 def _by_rank(base: list[dict[str, Any]], test: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    by_rank = {rank["rank"]: {"rank": rank["rank"], "base": _brief(rank), "test": None} for rank in base}
-    for rank in test:
-        row = by_rank.setdefault(rank["rank"], {"rank": rank["rank"], "base": None, "test": None})
-        row["test"] = _brief(rank)
-    return [by_rank[rank] for rank in sorted(by_rank)]
+    pairs: dict[tuple[int, int], list[dict[str, Any] | None]] = {}
+    for side, ranks in enumerate((base, test)):
+        for rank in ranks:
+            pairs.setdefault(place_of(rank), [None, None])[side] = rank
+    return [
+        {
+            "rank": ours and ours["rank"],
+            "test_rank": theirs and theirs["rank"],
+            "base": ours and _brief(ours),
+            "test": theirs and _brief(theirs),
+        }
+        for _, (ours, theirs) in sorted(pairs.items(), key=lambda pair: pair[0])
+    ]
 
 
 def _brief(rank: dict[str, Any]) -> dict[str, Any]:

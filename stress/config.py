@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from stress.config_checks import check_config
+from stress.config_data import from_dict
 from stress.config_schema import (
     Arm,
     Arms,
@@ -30,7 +31,6 @@ from stress.config_schema import (
     Record,
     Serving,
     Workload,
-    from_dict,
 )
 
 __all__ = [

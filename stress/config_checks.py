@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
 from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
@@ -119,12 +120,11 @@ def _why_no_file(trace: str) -> str:
 def _broken_arms(config: Config) -> Iterator[str]:
     if not config.arms.named:
         yield "arms: there is none; add a table such as [arms.patched] with target and release"
-    if config.arms.mode == "parallel":
-        yield 'arms.mode: arms in parallel are not built yet; write mode = "sequence"'
     for name, arm in config.arms.named.items():
         if not NAME.match(name) or name == "mode":
             yield f"arms.{name[:80]}: can't name an arm and its files; {NAME_CURE}"
         yield from _broken_arm(config, name, arm)
+    yield from broken_ranks(config)
 
 
 def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:

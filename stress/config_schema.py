@@ -2,18 +2,14 @@
 
 The records say types and defaults; what the values must hold together is `stress.config_checks`, where a
 configuration is found and read is `stress.config`. `Config.to_dict` gives TOML-shaped plain data (tables,
-lists, strings, numbers) and `from_dict` takes it back: that is what a rank and a manifest get.
-The table [arms] holds its own key `mode` beside tables of any name, so it is taken apart by hand.
+lists, strings, numbers), which is what a rank and a manifest get; `stress.config_data` takes it back.
 """
 
 from __future__ import annotations
 
-import difflib
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import msgspec
-
-TOP = "the top level"
 
 
 class ConfigError(ValueError):
@@ -30,7 +26,9 @@ class Layout(_Table):
     tp_size: int = 1
     dp_size: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"  # cuda is CUDA or ROCm
+    placement: Literal["auto", "pack", "spread"] = "auto"  # of the ranks over a Ray cluster's nodes
     exchange_ms: int = 10_000  # virtual time between exchanges; 0: every step, in lock step
+    backend: Literal["auto", "gloo", "nccl"] = "auto"  # of the step plans; nccl is RCCL on ROCm
 
     @property
     def ranks(self) -> int:
@@ -40,11 +38,15 @@ class Layout(_Table):
     def attn_tp_size(self) -> int:
         return self.tp_size // self.dp_size
 
-    def dp_rank(self, rank: int) -> int:
-        return rank // self.attn_tp_size
+    def dp_rank(self, index: int) -> int:
+        return index // self.attn_tp_size
 
-    def attn_tp_rank(self, rank: int) -> int:
-        return rank % self.attn_tp_size
+    def attn_tp_rank(self, index: int) -> int:
+        return index % self.attn_tp_size
+
+    def of(self, ranks: int) -> Layout:
+        """That of an arm of so many ranks: attention TP groups of the same size."""
+        return msgspec.structs.replace(self, tp_size=ranks, dp_size=ranks // self.attn_tp_size)
 
 
 class Pool(_Table):
@@ -126,6 +128,7 @@ class Arm(_Table):
     fault: str | None = None
     tree_core: Literal["python", "rust"] | None = None  # of a real SGLang; None: the release's own default
     expect: Literal["pass", "fail"] = "pass"
+    ranks: str | int | None = None  # "0-3", "0,2,4-6": where the arms run in parallel
 
 
 class Arms(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +136,10 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["sequence", "parallel"] = "sequence"
     named: dict[str, Arm] = {}
+
+    def record(self, arm: str) -> Arm:
+        """The record of an arm, also of its second run NAME~2."""
+        return self.named[arm] if arm in self.named else self.named[arm.partition("~")[0]]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,94 +166,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         data["arms"] = {"mode": arms["mode"], **named}
         return data
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Config:
-        return from_dict(data)
-
-
-def from_dict(data: dict[str, Any]) -> Config:
-    """The records of plain data. Raises ConfigError `PATH: what; the cure` for a wrong key or type."""
-    _refuse_unknown_keys(data)
-    plain = {key: value for key, value in data.items() if key != "arms"}
-    arms = data.get("arms", {})
-    named = {name: _convert(arm, Arm, f"arms.{name}") for name, arm in arms.items() if name != "mode"}
-    mode = {"mode": arms["mode"]} if "mode" in arms else {}
-    config = _convert(plain, Config, "")
-    return msgspec.structs.replace(config, arms=_convert({**mode, "named": {}}, Arms, "arms", named=named))
-
-
-def _convert(data: Any, record: type, at: str, **fields: Any) -> Any:
-    try:
-        value = msgspec.convert(data, record)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        path = f"{at}{where.rstrip('`')}".lstrip(".") or TOP
-        raise ConfigError(f"{path}: {what}; {_cure(what, path)}") from None
-    return msgspec.structs.replace(value, **fields) if fields else value
-
-
-def _cure(what: str, path: str) -> str:
-    if "missing required field" in what:
-        return "add it"
-    if "Invalid enum value" in what:
-        return f"choose {' or '.join(_choices(path))}"
-    return "give a value of the type that is expected"
-
-
-def _choices(path: str) -> list[str]:
-    """The words that the key at `path` takes."""
-    table, _, key = path.rpartition(".")
-    records = {"arms": Arms, **{field.name: field.type for field in msgspec.structs.fields(Config)}}
-    record = Arm if table.startswith("arms.") else records[table]
-    hint = get_type_hints(record)[key]
-    if not all(isinstance(word, str) for word in get_args(hint)):
-        hint = next(part for part in get_args(hint) if part is not type(None))  # an optional choice
-    return list(get_args(hint))
-
 
 def _without_nulls(table: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if value is not None}
-
-
-def _refuse_unknown_keys(data: dict[str, Any]) -> None:
-    tables = {"linker.faults": LinkerFault}
-    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
-    _refuse_others(data, fields, "")
-    for name, value in data.items():
-        if not isinstance(value, dict):
-            if name not in ("name", "seed"):
-                raise ConfigError(
-                    f"{name}: expected a table, got {value!r}; write [{name}] and its keys below it"
-                )
-            continue
-        if name == "arms":
-            _refuse_unknown_arm_keys(value)
-            continue
-        if name in ("name", "seed"):
-            raise ConfigError(f"{name}: expected a value, got a table; write {name} = ... at the top")
-        keys = {field.name: field.type for field in msgspec.structs.fields(fields[name])}
-        _refuse_others(value, keys, f"{name}.")
-        for key, record in tables.items():
-            table, _, field = key.partition(".")
-            rows = value.get(field, []) if table == name else []
-            for index, row in enumerate(rows if isinstance(rows, list) else []):
-                if isinstance(row, dict):
-                    _refuse_others(row, record.__struct_fields__, f"{key}[{index}].")
-
-
-def _refuse_unknown_arm_keys(arms: dict[str, Any]) -> None:
-    for name, arm in arms.items():
-        if isinstance(arm, dict):
-            _refuse_others(arm, Arm.__struct_fields__, f"arms.{name}.")
-        elif name != "mode":
-            raise ConfigError(
-                f"arms.{name}: unknown key; [arms] has mode, and a table [arms.NAME] for each arm"
-            )
-
-
-def _refuse_others(table: dict[str, Any], keys: Any, at: str) -> None:
-    for key in table:
-        if key not in keys:
-            near = difflib.get_close_matches(key, list(keys), n=1, cutoff=0.6)
-            cure = f"did you mean {at}{near[0]}?" if near else f"the keys there are {', '.join(keys)}"
-            raise ConfigError(f"{at}{key}: unknown key; {cure}")

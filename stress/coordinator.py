@@ -1,9 +1,10 @@
-"""Runs the arms of a run one after another and gathers what their ranks found out.
+"""Runs the arms of a run, one after another or all at once, and gathers what their ranks found out.
 
 The coordinator starts an arm's ranks by a launcher, waits for each to end, and meanwhile follows their files
-for signs of life. After a loss the survivors are still collected, to a deadline without any progress. What was
-gathered is handed out in every case, also when a later arm can't be started. It decides no verdict, reads no
-target, and knows no launcher's library.
+for signs of life. After a loss the survivors are still collected, to a deadline without any progress. Arms in
+parallel are waited for each by itself: one that is given up leaves the others be. What was gathered is handed
+out in every case, also when a later arm can't be started. It decides no verdict, reads no target, and knows no
+launcher's library.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from stress.arm_layout import arm_ranks, is_parallel
 from stress.arm_watch import ArmProgress, ArmWatch, Patience
 from stress.launch.contract import Launcher, LaunchError
 from stress.record import RunDirectory, RunDirectoryError
@@ -55,7 +57,9 @@ def run_arms(
     trees: dict[str, str] | None = None,
     on_interrupt: Callable[[Results], None] = lambda _results: None,
 ) -> Results:
-    """Runs `arms` in their order, each with fresh ranks; returns their results in rank order.
+    """Runs `arms` in their order, or at the same time (arms.mode), each with fresh ranks.
+
+    Returns their results in rank order.
 
     `patience`: None is that of config.deadlines. `trees`: the folder of each arm that has a real engine.
     `on_interrupt` gets the results before the ranks are ended, which takes seconds on a cluster: a job that is
@@ -68,10 +72,10 @@ def run_arms(
     results: Results = {}
     under_way: list[ArmWatch] = []
     try:
-        for arm in arms:
-            specs = _rank_specs(config, arm, run_dir, (trees or {}).get(arm))
-            under_way = [ArmWatch(specs, config.layout.tp_size // config.layout.dp_size, run_dir)]
-            launcher.start(specs, entry)
+        for together in [arms] if is_parallel(config) else [[arm] for arm in arms]:
+            specs = [_rank_specs(config, arm, run_dir, (trees or {}).get(arm)) for arm in together]
+            under_way = [ArmWatch(of_arm, config.layout.attn_tp_size, run_dir) for of_arm in specs]
+            launcher.start([spec for of_arm in specs for spec in of_arm], entry)
             _follow(under_way, launcher, progress, patience)
             results |= {watch.arm: watch.results("lost", "") for watch in under_way}
             launcher.stop()
@@ -92,19 +96,20 @@ def run_arms(
 
 
 def _rank_specs(config: Any, arm: str, run_dir: RunDirectory, tree: str | None) -> list[RankSpec]:
-    ranks = config.layout.tp_size
+    ranks = arm_ranks(config, arm)
     return [
         RankSpec(
             config=config.to_dict(),
             arm=arm,
             rank=rank,
-            ranks=ranks,
+            index=index,
+            ranks=len(ranks),
             seed=config.seed,
             run_dir=str(run_dir.path),
             device=config.layout.device,
             tree=tree,
         )
-        for rank in range(ranks)
+        for index, rank in enumerate(ranks)
     ]
 
 

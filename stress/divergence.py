@@ -7,11 +7,12 @@ has turned over lacks some, which are counted (`unrecorded`), for the arms may h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from stress.divergence_words import describe, why
 from stress.operation import Operation
+from stress.verdict_rank import place_of
 
 
 class Parting(NamedTuple):
@@ -89,20 +90,19 @@ def divergence_of(
         arms: the arms' entries of the verdict document, for what explains it.
 
     Returns:
-        {"rank", "operation", "ranks" (how many part), "kind", "equal_operations", "unrecorded_operations",
-        "arms": {arm: what it did}, "why": one to three sentences}
+        {"rank" (base's), "test_rank", "operation", "ranks" (how many part), "kind", "equal_operations",
+        "unrecorded_operations", "arms": {arm: what it did}, "why": one to three sentences}
     """
     found = []
-    for rank in sorted(set(recorded[base]) & set(recorded[test])):
-        parted = first_divergence(recorded[base][rank], recorded[test][rank])
+    for ours, theirs in _side_by_side(arms[base]["ranks"], arms[test]["ranks"]):
+        parted = first_divergence(
+            recorded[base].get(ours["rank"], ()), recorded[test].get(theirs["rank"], ())
+        )
         if parted is not None:
-            found.append((parted.at_us, rank, parted))
+            found.append((parted.at_us, ours["rank"], theirs["rank"], parted, {base: ours, test: theirs}))
     if not found:
         return None
-    _, rank, parted = min(found, key=lambda each: each[:2])
-    entries = {
-        arm: next((each for each in arms[arm]["ranks"] if each["rank"] == rank), None) for arm in (base, test)
-    }
+    _, rank, test_rank, parted, entries = min(found, key=lambda each: each[:2])
     did = {
         arm: describe(operation, entries[arm], parted.ended == place)
         for place, (arm, operation) in enumerate(((base, parted.base), (test, parted.test)))
@@ -110,6 +110,7 @@ def divergence_of(
     watched = any(arms[arm]["rules_watched"] for arm in did)
     return {
         "rank": rank,
+        "test_rank": test_rank,
         "operation": parted.number,
         "ranks": len(found),
         "kind": parted.kind,
@@ -118,3 +119,12 @@ def divergence_of(
         "arms": did,
         "why": why(parted, entries, watched),
     }
+
+
+def _side_by_side(
+    base: Sequence[dict[str, Any]], test: Sequence[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The entries of ranks at the same place in their arms: none where the arms have other shares of the requests."""
+    if len(base) == len(test):
+        others = {place_of(entry): entry for entry in test}
+        yield from ((entry, others[place_of(entry)]) for entry in base if place_of(entry) in others)

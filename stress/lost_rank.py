@@ -29,8 +29,8 @@ def result_from_file(
     return RankResult(
         arm=spec.arm,
         rank=spec.rank,
-        dp_rank=spec.rank // attn_tp_size,
-        attn_tp_rank=spec.rank % attn_tp_size,
+        dp_rank=spec.index // attn_tp_size,
+        attn_tp_rank=spec.index % attn_tp_size,
         device=tail.started.device if tail.started else spec.device,
         pid=tail.started.pid if tail.started else 0,
         status=status,

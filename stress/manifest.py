@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from stress.config_schema import Config, ConfigError, from_dict
+from stress.config_data import from_dict
+from stress.config_schema import Config, ConfigError
 from stress.record import RunDirectoryError
 
 DISTRIBUTIONS = ("kvstress", "torch", "ray", "numpy", "msgspec")

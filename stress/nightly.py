@@ -150,16 +150,21 @@ class Nightly:
 
 
 def _rank_wall_s(document: dict[str, Any], folder: Path, since_s: float) -> dict[str, float]:
-    """Wall seconds of each rank, from the start of its arm to the last line of its file."""
-    run, seconds, arm_since_s = RunDirectory(folder), {}, since_s
+    """Wall seconds of each rank, from the start of its arm to the last line of its file.
+
+    An arm starts when the arms before it that had one of its ranks have ended; in parallel none has.
+    """
+    run, seconds = RunDirectory(folder), {}
+    ended_s: dict[int, float] = {}  # by rank: when the last arm that had it ended
     for arm, entry in document["arms"].items():
         ends = {}
         for rank in entry["ranks"]:
             path = run.rank_path(arm, rank["rank"])
             if path.exists():
                 ends[rank["rank"]] = path.stat().st_mtime
+        arm_since_s = max([since_s, *(ended_s[rank] for rank in ends if rank in ended_s)])
         seconds |= {f"{arm}-{rank}": max(0.0, end - arm_since_s) for rank, end in ends.items()}
-        arm_since_s = max([arm_since_s, *ends.values()])
+        ended_s |= dict.fromkeys(ends, max(ends.values(), default=since_s))
     return seconds
 
 

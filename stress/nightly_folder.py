@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stress.record import RunDirectoryError, RunWriteError, append_whole
+from stress.evidence_file import append_whole
+from stress.record import RunDirectoryError, RunWriteError
 
 
 def make_folder(out: str) -> Path:

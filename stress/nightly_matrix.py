@@ -25,7 +25,6 @@ from stress.config import Config, ConfigError, load_config
 from stress.config_checks import NAME, NAME_CURE
 from stress.config_limits import SEED_MAX
 from stress.nightly_settings import alternatives_of, label_of
-from stress.verdict import arm_record
 
 RUNS_MAX = 10_000
 CANARY = "canary"
@@ -193,7 +192,7 @@ def _checked(case: Case, at: str, seed: int) -> Case:
     for arm in case.arms:
         if arm not in named:
             raise ConfigError(f"{at}.arms: {case.config} has no arm {arm!r}; choose {', '.join(named)}")
-        if arm_record(config, arm).expect == "fail":
+        if config.arms.record(arm).expect == "fail":
             raise ConfigError(f"{at}.arms: {arm} is expected to fail; make it the canary, or leave it out")
     chosen = [arm for arm in named if (arm in case.arms or not case.arms) and named[arm].expect == "pass"]
     if not chosen:
@@ -215,7 +214,7 @@ def _checked_canary(table: _Canary) -> tuple[Case, int]:
         raise ConfigError(
             f"{at}.arm: {table.config} has no arm {table.arm!r}; choose {', '.join(config.arms.named)}"
         )
-    if arm_record(config, table.arm).expect == "fail":
+    if config.arms.record(table.arm).expect == "fail":
         return case, config.seed
     foreseen = msgspec.structs.replace(case, overrides=(*overrides, f'arms.{table.arm}.expect="fail"'))
     return foreseen, _resolved(foreseen, at, table.seed).seed

@@ -14,6 +14,7 @@ from stress.nightly_verdict import Outcome, totals
 
 TOLD_MAX = 50
 LINES_MAX = 30
+LINE_CHARACTERS = 400  # a job's summary page takes 1 MiB
 _COLUMNS = (
     "run",
     "seed",
@@ -85,7 +86,7 @@ def _told(outcome: Outcome, launcher: str) -> list[str]:
             "",
             f"First on arm {arm}, rank {rank['rank']}:",
             "",
-            *_block(problem_text(rank).splitlines()),
+            *_block([_cut(line) for line in problem_text(rank).splitlines()]),
         ]
     lines += ["", "Run it again:", "", *_block([outcome.planned.command(launcher)])]
     return lines
@@ -108,13 +109,17 @@ def _block(lines: list[str]) -> list[str]:
     return [f"    {clean(line)}" for line in shown + cut]
 
 
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_CHARACTERS else f"{line[:LINE_CHARACTERS]} [...]"
+
+
 def _row(cells: Any) -> str:
     return f"| {' | '.join(_line(cell) for cell in cells)} |"
 
 
 def _line(text: str) -> str:
     """One line of text that ends no table cell and opens no tag."""
-    line = " ".join(clean(text).split())
+    line = _cut(" ".join(clean(text).split()))
     return line.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 

@@ -103,11 +103,12 @@ def absent_ranks(document: dict[str, Any]) -> list[str]:
     reasons = []
     for arm, entry in document["arms"].items():
         gone = [str(rank["rank"]) for rank in entry["ranks"] if is_absent(rank)]
-        never = document["layout"]["ranks"] - len(entry["ranks"])
+        planned = entry.get("ranks_planned", document["layout"]["ranks"])
+        never = planned - len(entry["ranks"])
         if gone:
             reasons.append(f"Arm {arm}: no whole result of rank {', '.join(gone)}.")
         if never > 0:
-            reasons.append(f"Arm {arm}: {never} of {document['layout']['ranks']} ranks gave no result.")
+            reasons.append(f"Arm {arm}: {never} of {planned} ranks gave no result.")
     return reasons
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from stress.evidence_file import OpenEvidence, append_whole, open_evidence
 from stress.operation import Kind, Operation
-from stress.record import append_whole
 
 SCHEMA = 1
 _GZIP = 16 + zlib.MAX_WBITS
@@ -47,9 +47,8 @@ def operations_path(run_dir: Path, arm: str, rank: int) -> Path:
 class OperationFile:
     """Appends blocks of operations to a new file. After an OSError it is closed and writes nothing more."""
 
-    def __init__(self, path: Path, header: Header) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("xb", buffering=0)
+    def __init__(self, path: Path, header: Header, open_file: OpenEvidence = open_evidence) -> None:
+        self._file = open_file(path, True)
         self._gzip = zlib.compressobj(level=1, wbits=_GZIP)
         self._put(msgspec.json.encode(header) + b"\n")
 

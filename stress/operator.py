@@ -17,7 +17,7 @@ from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.digest import Digest
 from stress.engine.contract import Admission, Engine, RequestSpec
 from stress.operation import Kind, Operation, Rows
-from stress.result import Assertion
+from stress.result import Assertion, utf8_text
 
 # Operations from one sweep to the next, by check level; a sweep never comes inside result processing.
 SWEEP_OPERATIONS = {2: 1000, 3: 1}
@@ -117,7 +117,7 @@ class Operator:
                     operation=operation.number,
                     virtual_us=operation.at_us,
                     where=raised_in(error),
-                    message=str(error) or asserted_line(error),
+                    message=utf8_text(str(error)) or asserted_line(error),
                 )
             if not (self._count_asserts and operation.kind in _COUNTABLE):
                 raise

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
-from stress.config import Config
+from stress.config import Config, from_dict
 from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
 from stress.fault_name import parse_faults
@@ -35,6 +35,7 @@ from stress.result import (
     RankResult,
     RankSpec,
     StepPlans,
+    utf8_text,
 )
 from stress.serving.acceptance import Acceptance
 from stress.serving.ballast import Ballast
@@ -51,13 +52,15 @@ NEWS_AT = PLAN_BYTES + len(DONE)
 
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
-    """Runs one rank of one arm; see the module. Yields payloads, is sent all ranks' payloads in rank order."""
-    config = Config.from_dict(spec.config)
-    arm = config.arms.named[spec.arm.partition("~")[0]]
+    """Runs one rank of one arm; see the module. Yields payloads, is sent the arm's payloads in rank order."""
+    config = from_dict(spec.config)
+    arm = config.arms.record(spec.arm)
     # The ranks of an attention-TP group serve the same requests: a plan's share is a DP rank's.
-    page_size, shares = config.pool.page_size, config.layout.dp_size
-    plan = build_plan(config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=shares)
-    warm = warm_of(config, plan, config.layout.dp_rank(spec.rank))
+    layout, page_size = config.layout.of(spec.ranks), config.pool.page_size
+    plan = build_plan(
+        config.workload, config.serving, seed=spec.seed, page_size=page_size, ranks=layout.dp_size
+    )
+    warm = warm_of(config, plan, layout.dp_rank(spec.index))
     named = parse_faults(arm.fault)
     mine = named.of_rank(spec.rank)
     faults = FaultLog(() if named.dry else mine, mine if named.dry else ())
@@ -95,7 +98,7 @@ class Rank:
             faults=faults,
         )
         serving = config.serving
-        planned = planned_requests(plan, config.layout.dp_rank(spec.rank))
+        planned = planned_requests(plan, config.layout.dp_rank(spec.index))
         self.state = ServingState(
             self.operator, planned, self._request_spec, timing_of(serving), self._request_stuck
         )
@@ -132,7 +135,7 @@ class Rank:
                 self.coverage.add("idle_rank", self.operator.number)
             if all(not payload or payload[PLAN_BYTES:NEWS_AT] == DONE for payload in payloads):
                 break
-            others = (payload[NEWS_AT:] for rank, payload in enumerate(payloads) if rank != self.spec.rank)
+            others = (payload[NEWS_AT:] for index, payload in enumerate(payloads) if index != self.spec.index)
             self.engine.learn([news for news in others if news])
             if lock_step:
                 # A step takes as long as the slowest rank's; one that is done stays where it ended.
@@ -198,8 +201,8 @@ class Rank:
             operation=self.operator.number,
             virtual_us=self.engine.now_us,
             kind=kind,
-            message=message,
-            traceback=trace,
+            message=utf8_text(message),
+            traceback=utf8_text(trace),
         )
         if self.first_error is None:
             self.first_error = error
@@ -238,8 +241,8 @@ class Rank:
         return RankResult(
             arm=spec.arm,
             rank=spec.rank,
-            dp_rank=layout.dp_rank(spec.rank),
-            attn_tp_rank=layout.attn_tp_rank(spec.rank),
+            dp_rank=layout.dp_rank(spec.index),
+            attn_tp_rank=layout.attn_tp_rank(spec.index),
             device=spec.device,
             pid=os.getpid(),
             status=self.status,

@@ -9,14 +9,16 @@ directory that holds anything is never written into. Wall time appears here and 
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stress.evidence_file import OpenEvidence, append_whole, open_evidence
 from stress.result import (
     Assertion,
     AssertLine,
@@ -43,21 +45,6 @@ class RunWriteError(RuntimeError):
     """The run directory cannot be written any more: the machine's lack, not the user's. One line with the cure."""
 
 
-def append_whole(file: FileIO, block: bytes) -> None:
-    """Writes all of `block` to an unbuffered file.
-
-    A full disk takes the part that fits and says nothing until the next write. Closes the file before it
-    raises OSError, so that nothing is ever written behind a line that was cut.
-    """
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-    except OSError:
-        file.close()
-        raise
-
-
 def rank_path(run_dir: Path, arm: str, rank: int) -> Path:
     """`ranks/<arm>-<rank>.jsonl` below `run_dir`."""
     return run_dir / "ranks" / f"{arm}-{rank}.jsonl"
@@ -66,9 +53,8 @@ def rank_path(run_dir: Path, arm: str, rank: int) -> Path:
 class RankFile:
     """The rank's side of its file: appends, and has each line out of the process before it returns."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, path: Path, open_file: OpenEvidence = open_evidence) -> None:
+        self._file = open_file(path, False)
 
     def write(self, line: RankLine) -> None:
         """Appends one event. Does nothing after `close`, and after it has raised OSError."""
@@ -152,20 +138,11 @@ class RunDirectory:
 
     @classmethod
     def create(cls, out: str | Path | None, config_name: str, *, now: datetime | None = None) -> RunDirectory:
-        """Makes `out`, or `runs/<config>-<UTC time>` below the working directory with `runs/latest` at it.
-
-        Raises RunDirectoryError when `out` is not empty, is no directory, or cannot be made.
-        """
-        now = now or datetime.now(timezone.utc)
-        try:
-            path = _make_named(Path(out)) if out is not None else _make_dated(Path("runs"), config_name, now)
+        """Makes the folder of a run; see `make_folder`, which it raises like."""
+        path = make_folder(out, config_name, now=now)
+        with _no_folder(out):
             (path / "ranks").mkdir()
-        except OSError as error:
-            place = error.filename or out or "runs"
-            raise RunDirectoryError(
-                f"run directory {place}: {error.strerror}; choose another one with --out DIR"
-            ) from error
-        return cls(path.absolute())
+        return cls(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunDirectory:
@@ -216,6 +193,30 @@ class RunDirectory:
                 f"{path}: {error.strerror}; free some room, or choose another --out DIR"
             ) from error
         return path
+
+
+def make_folder(out: str | Path | None, config_name: str, *, now: datetime | None = None) -> Path:
+    """Makes `out`, or `runs/<config>-<UTC time>` below the working directory with `runs/latest` at it.
+
+    Raises RunDirectoryError when `out` is not empty, is no directory, or cannot be made.
+    """
+    now = now or datetime.now(timezone.utc)
+    with _no_folder(out):
+        return (
+            _make_named(Path(out)) if out is not None else _make_dated(Path("runs"), config_name, now)
+        ).absolute()
+
+
+@contextlib.contextmanager
+def _no_folder(out: str | Path | None) -> Iterator[None]:
+    """Turns an OSError into a RunDirectoryError."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or out or "runs"
+        raise RunDirectoryError(
+            f"run directory {place}: {error.strerror}; choose another one with --out DIR"
+        ) from error
 
 
 def _make_named(path: Path) -> Path:

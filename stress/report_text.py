@@ -88,7 +88,11 @@ def _print_divergence(console: Console, divergence: dict[str, Any] | None) -> No
     console.print()
     others = divergence["ranks"] - 1
     more = f"; {others} more {'rank parts' if others == 1 else 'ranks part'} later" if others else ""
-    console.print(f"the arms part at operation {divergence['operation']} of rank {divergence['rank']}{more}")
+    rank, test_rank = divergence["rank"], divergence.get("test_rank", divergence["rank"])
+    where = (
+        f"rank {rank}" if test_rank == rank else f"rank {rank} ({list(divergence['arms'])[1]}: {test_rank})"
+    )
+    console.print(f"the arms part at operation {divergence['operation']} of {where}{more}")
     for arm, did in divergence["arms"].items():
         print_wrapped(console, f"{arm}: {did}", 2)
     if divergence.get("why"):

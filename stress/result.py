@@ -15,6 +15,12 @@ import msgspec
 
 from stress.operation import Operation
 
+
+def utf8_text(text: str) -> str:
+    """The text of an exception, with escapes for lone surrogates: a name that was no UTF-8 may be quoted in it."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 Status = Literal["finished", "asserted", "errored", "lost", "stopped"]
 
 
@@ -23,12 +29,17 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     config: dict
     arm: str
-    rank: int
-    ranks: int
+    rank: int  # in the whole layout: names its files and its GPU
+    ranks: int  # of the arm
     seed: int
+    index: int = -1  # its place among the arm's ranks, 0 to ranks - 1; not given: the rank
     run_dir: str | None = None  # where ranks/ and ops/ lie; None: nothing is written
     device: str = "cpu"
     tree: str | None = None  # the folder of the arm's real engine; None: the reference
+
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            msgspec.structs.force_setattr(self, "index", self.rank)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -76,6 +87,7 @@ class StepPlans(msgspec.Struct, frozen=True, kw_only=True):
     decode: int
     idle_beside_busy: int  # exchanges at which it was idle while a peer had tokens
     digest: str  # over all gathered tables
+    over: str = ""  # the backend that they travelled by: gloo or nccl; "" within one process
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Whether two runs had the same requests, and what else differs between their configurations.
 
 The requests of a run follow from the keys in REQUEST_KEYS and what its trace held; a pool or a check may differ, and
-is then said. Targets are meant to differ, and how operations were recorded changes nothing.
+is then said. Targets are meant to differ; how operations were recorded and how long was waited changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REQUEST_KEYS = (
     "serving.accept_mean",
     "serving.prefill_tokens_per_s",
 )
-_IGNORED = ("name", "arms", "record")
+_IGNORED = ("name", "arms", "record", "deadlines")
 
 Difference = tuple[str, Any, Any]
 """(key, its value in the base's run, in the test's)"""

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from stress.config_schema import Arm, Config
+from stress.arm_layout import arm_ranks
+from stress.config_schema import Config
 from stress.result import RankResult
 from stress.verdict_coverage import coverage_of
 from stress.verdict_rank import rank_document, seconds
@@ -58,7 +59,10 @@ def make_verdict(
         "config": config.name,
         "seed": config.seed,
         "digest": run_digest(
-            {arm: [(r.rank, r.digest, r.digest_partial) for r in ranks] for arm, ranks in ordered.items()}
+            {
+                arm: [(_index(config, r), r.digest, r.digest_partial) for r in ranks]
+                for arm, ranks in ordered.items()
+            }
         ),
         "layout": _layout_document(config, ordered, launcher),
         "arms": documents,
@@ -73,16 +77,10 @@ def worst(verdicts: list[str]) -> str:
     return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "unknown")
 
 
-def arm_record(config: Config, arm: str) -> Arm:
-    """The record of an arm, also of its second run NAME~2."""
-    named = config.arms.named
-    return named[arm] if arm in named else named[arm.partition("~")[0]]
-
-
 def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str, Any]:
-    record = arm_record(config, arm)
+    record = config.arms.record(arm)
     failures = failures_of(ranks)
-    doubts = doubts_of(config, ranks)
+    doubts = doubts_of(config, arm, ranks)
     verdict = "fail" if failures else "unknown" if doubts else "pass"
     shown = any(result.asserts or any(result.findings.values()) for result in ranks)
     as_expected = verdict == record.expect and (shown or verdict == "pass")
@@ -105,6 +103,7 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
         "expect": record.expect,
         "verdict": verdict,
         "as_expected": as_expected,
+        "ranks_planned": len(arm_ranks(config, arm)),
         "rules_watched": _rules_watched(ranks),
         "totals": _totals(ranks),
         "ranks": [rank_document(result) for result in ranks],
@@ -137,12 +136,16 @@ def _rules_watched(ranks: list[RankResult]) -> list[str]:
 
 
 def run_digest(arms: Mapping[str, Iterable[tuple[int, str, bool]]]) -> str:
-    """One digest of all ranks of all arms; by arm (rank, its digest, whether that is partial), in order."""
+    """One digest of all ranks of all arms; by arm (index in the arm, its digest, whether that is partial), in order."""
     digest = hashlib.blake2b(digest_size=16)
     for arm, ranks in arms.items():
         for rank in ranks:
             digest.update(msgspec.json.encode([arm, *rank]))
     return digest.hexdigest()
+
+
+def _index(config: Config, result: RankResult) -> int:
+    return result.dp_rank * config.layout.attn_tp_size + result.attn_tp_rank
 
 
 def _layout_document(config: Config, results: dict[str, list[RankResult]], launcher: str) -> dict[str, Any]:

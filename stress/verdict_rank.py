@@ -12,6 +12,11 @@ def seconds(virtual_us: int) -> float:
     return round(virtual_us / 1_000_000, 6)
 
 
+def place_of(entry: dict[str, Any]) -> tuple[int, int]:
+    """Which ranks of two arms got the same requests: those at the same place in their arms."""
+    return entry["dp_rank"], entry["attn_tp_rank"]
+
+
 def rank_document(result: RankResult) -> dict[str, Any]:
     """The entry of one rank; what did not happen is null."""
     return {
@@ -48,6 +53,7 @@ def _step_plans_document(plans: StepPlans | None) -> dict[str, Any] | None:
         "exchanges": plans.exchanges,
         "idle_beside_busy": plans.idle_beside_busy,
         "digest": plans.digest,
+        "over": plans.over or None,
     }
 
 

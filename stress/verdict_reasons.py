@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from stress.arm_layout import arm_ranks
 from stress.config_schema import Config
 from stress.result import RankResult
 from stress.verdict_marks import missing_marks
@@ -22,12 +23,12 @@ def failures_of(ranks: list[RankResult]) -> list[str]:
     return [*_asserts(ranks), *_errors(ranks), *_violations(ranks)]
 
 
-def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
+def doubts_of(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
     """Why the arm shows nothing, without a full stop. Empty: it shows what it is to show."""
     reasons = []
-    missing = config.layout.ranks - len(ranks)
-    if missing > 0:
-        reasons.append(f"{missing} of {config.layout.ranks} ranks gave no result")
+    planned = len(arm_ranks(config, arm))
+    if planned > len(ranks):
+        reasons.append(f"{planned - len(ranks)} of {planned} ranks gave no result")
     told: dict[str, list[int]] = {}
     for result in ranks:
         for reason in _rank_doubts(result):
@@ -41,8 +42,10 @@ def doubts_of(config: Config, ranks: list[RankResult]) -> list[str]:
 
 
 def ran_to_its_end(config: Config, ranks: list[RankResult]) -> bool:
-    """Whether all ranks of the layout finished."""
-    return len(ranks) == config.layout.ranks and all(result.status == "finished" for result in ranks)
+    """Whether all ranks of the arm finished."""
+    if not ranks or any(result.status != "finished" for result in ranks):
+        return False
+    return len(ranks) == len(arm_ranks(config, ranks[0].arm))
 
 
 def sorted_rules(rules: set[str]) -> list[str]:

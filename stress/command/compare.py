@@ -27,6 +27,9 @@ def compare(config: str, other_run: str | None, base: str | None, test: str | No
     With CONFIG --base and --test are required. With two run directories nothing is run; they name the arm where a
     directory holds several, and --out DIR keeps the document. --fault puts a fault into the base alone.
 
+    With --seeds N: 1 where the test arm fails on any seed, else 3 where any is unknown, else 4 where the base fails on
+    none, else 0; the sum says on how many seeds the base failed.
+
     Exit 0: reproduced and fixed. 1: not fixed, or regressed. 2: usage or configuration. 3: unknown.
     4: not reproduced. 130: interrupted.
     """
@@ -40,17 +43,35 @@ def compare(config: str, other_run: str | None, base: str | None, test: str | No
 
 
 def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int:
+    from stress.arm_layout import is_parallel
     from stress.compare import compare_arms, second_name
 
     resolved = resolve(config, options)
     require_arm(resolved, base, "--base")
     require_arm(resolved, test, "--test")
+    if base == test and is_parallel(resolved):
+        raise ConfigError(
+            f"--test {test}: is the base too, and arms.mode = parallel needs ranks of their own for both; "
+            "use --set arms.mode=sequence without the arms' ranks"
+        )
     second = second_name(base, test)
-    pair = with_faults(_only(resolved, {base: base, second: test}), options.faults, [base])
+
+    def pair_of(config: Config) -> Config:
+        return with_faults(_only(config, {base: base, second: test}), options.faults, [base])
+
+    pair = pair_of(resolved)
 
     def finish(document: dict[str, Any]) -> None:
         document["compare"] = compare_arms(document, base, second)
 
+    if options.seeds is not None:
+        from stress.command.seeds import run_seeds
+        from stress.seeds import Pair
+
+        def seeded(one: RunOptions) -> Config:
+            return pair_of(resolve(config, one))
+
+        return run_seeds(options, seeded, [base, second], Pair(base=base, test=second), finish)
     outcome = execute(pair, [base, second], options, finish)
     show(outcome, options.as_json)
     return exit_code(outcome, outcome.document["compare"]["exit_code"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stress.arm_layout import arm_layout
 from stress.config import Config, ConfigError
 from stress.record import RunDirectory, RunDirectoryError
 
@@ -32,6 +33,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def entry(self) -> dict[str, Any]:
         return self.document["arms"][self.arm]
+
+    def index(self, rank: dict[str, Any]) -> int:
+        """The place in its arm of a rank's entry."""
+        return rank["dp_rank"] * self.config.layout.attn_tp_size + rank["attn_tp_rank"]
+
+    def asked(self) -> dict[str, Any]:
+        """The manifest as far as its requests go: with the layout that the arm had on its ranks."""
+        layout = arm_layout(self.config, self.arm)
+        config = self.manifest["config"]
+        own = {**config["layout"], "tp_size": layout.tp_size, "dp_size": layout.dp_size}
+        return {**self.manifest, "config": {**config, "layout": own}}
 
 
 def compare_runs(base_dir: str, test_dir: str, base_arm: str | None, test_arm: str | None) -> dict[str, Any]:
@@ -75,7 +87,7 @@ def _side(given: str, arm: str | None, option: str) -> Side:
 def _require_same_requests(base: Side, test: Side) -> None:
     from stress.same_requests import other_requests
 
-    difference = other_requests(base.manifest, test.manifest)
+    difference = other_requests(base.asked(), test.asked())
     if difference is not None:
         key, ours, theirs = difference
         raise ConfigError(
@@ -104,8 +116,10 @@ def _document(base: Side, test: Side) -> dict[str, Any]:
         "seed": base.document["seed"],
         "digest": run_digest(
             {
-                name: [(rank["rank"], rank["digest"], rank["digest_partial"]) for rank in arm["ranks"]]
-                for name, arm in arms.items()
+                name: [
+                    (side.index(rank), rank["digest"], rank["digest_partial"]) for rank in side.entry["ranks"]
+                ]
+                for name, side in sides.items()
             }
         ),
         "layout": {**base.document["layout"], "launcher": " and ".join(launchers)},

@@ -30,6 +30,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known before any rank is started: the configuration, its planned workload, the arms' trees."""
+
+    config: Config
+    planned: dict[str, Any]
+    trees: dict[str, str]
+
+
 def user_errors() -> tuple[type[Exception], ...]:
     """What is the user's to correct: one line and exit 2."""
     from stress.record import RunDirectoryError
@@ -53,15 +61,17 @@ def execute(
     arms: list[str],
     options: RunOptions,
     finish: Callable[[dict[str, Any]], None] | None = None,
+    prepared: Prepared | None = None,
 ) -> Outcome:
     """Runs the arms, twice with --verify-determinism.
 
-    `finish` completes the verdict document before it is written (compare adds its entry).
+    `finish` completes the verdict document before it is written (compare adds its entry). `prepared`: what was
+    planned for `config` already.
     """
     from stress.record import RunDirectory
 
-    planned = plan_workload(config, options.overrides)
-    trees = resolve_trees(config, arms, options.launcher)
+    planned = prepared.planned if prepared else plan_workload(config, options.overrides)
+    trees = prepared.trees if prepared else resolve_trees(config, arms, options.launcher)
     outcome = _execute_once(config, arms, options, options.out, planned, trees, finish)
     if not options.verify_determinism or outcome.interrupted:
         return outcome
@@ -137,11 +147,10 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
     from stress.engine.sglang.tree_source import refuse_unfit
     from stress.target.name import parse_target
     from stress.target.store import resolve
-    from stress.verdict import arm_record
 
     trees = {}
     for arm in arms:
-        target = arm_record(config, arm).target
+        target = config.arms.record(arm).target
         if target != "reference":
             root = resolve(target)
             refuse_unfit(root, parse_target(target))
@@ -190,10 +199,13 @@ def _execute_once(
         return document
 
     record = RunRecord(run, manifest, document_of)
-    record.begin()
-    results, ended_early, interrupted = _gather(
-        config, arms, options, record, planned["requests_planned"], trees
-    )
+    try:
+        record.begin()
+        results, ended_early, interrupted = _gather(
+            config, arms, options, record, planned["requests_planned"], trees
+        )
+    except KeyboardInterrupt:  # no rank was started yet
+        results, ended_early, interrupted = {}, INTERRUPTED_EARLY, True
     try:
         document = record.end(results, ended_early)
     except KeyboardInterrupt:  # the only one: further signals are ignored

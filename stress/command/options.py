@@ -17,6 +17,8 @@ from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
 from stress.launch.contract import LAUNCHERS
 
+SEEDS_MAX = 1000
+
 _OPTIONS = (
     click.option(
         "--set",
@@ -40,6 +42,12 @@ _OPTIONS = (
         help="What starts the ranks.",
     ),
     click.option("--seed", type=click.IntRange(0, SEED_MAX), help="Instead of the configuration's seed."),
+    click.option(
+        "--seeds",
+        type=click.IntRange(1, SEEDS_MAX),
+        metavar="N",
+        help="N seeds from --seed on, each a run of its own, and their sum.",
+    ),
     click.option("--swarm", is_flag=True, hidden=True),
     click.option("--resume", hidden=True),
     click.option("--verify-determinism", is_flag=True, help="Run twice and compare the digests."),
@@ -55,6 +63,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
     launcher: str = "ray"
     seed: int | None = None
+    seeds: int | None = None  # None: one run; a number: a folder of that many, also for 1
     swarm: bool = False
     resume: str | None = None
     verify_determinism: bool = False

@@ -14,13 +14,12 @@ RANKS_NAMED_MAX = 8
 
 
 class LineProgress:
-    """A line every ten seconds of wall time, unless it would be the one before."""
+    """A line every ten seconds of wall time for each arm, unless it would be the arm's last one."""
 
     def __init__(self, requests: int, stream: TextIO | None = None) -> None:
         self._requests = requests
         self._stream = stream or sys.stderr
-        self._told_at = time.monotonic()
-        self._told = ""
+        self._told: dict[str, tuple[float, str]] = {}  # by arm: when, and what
 
     def __enter__(self) -> LineProgress:
         return self
@@ -31,11 +30,12 @@ class LineProgress:
     def __call__(self, state: Any) -> None:
         """`state` is the coordinator's ArmProgress."""
         now = time.monotonic()
-        if now - self._told_at < LINE_EVERY_S:
+        told_at, told = self._told.setdefault(state.arm, (now, ""))
+        if now - told_at < LINE_EVERY_S:
             return
         line = f"{state.arm}: {describe(state, self._requests)}"
-        if line != self._told:
-            self._told_at, self._told = now, line
+        if line != told:
+            self._told[state.arm] = now, line
             print(line, file=self._stream, flush=True)
 
 

@@ -22,7 +22,7 @@ UNFINISHED = 3
 @click.argument("run_dir", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="The verdict document on stdout.")
 def report(run_dir: str, as_json: bool) -> int:
-    """Print the result of the run or the nightly in DIR (runs/latest is the latest run).
+    """Print the result of the run, the seeds or the nightly in DIR (runs/latest is the latest run).
 
     Exit 0: the report was made, whatever the verdict. 1: it is not of this version. 2: there is none, or it is
     not whole. 3: there is no verdict yet; what has been written is shown.
@@ -67,10 +67,20 @@ def _nightly(folder: Path, where: str, as_json: bool) -> int:
     return UNFINISHED if not shown and is_unfinished(document) else shown
 
 
+def _seeds(folder: Path, where: str, as_json: bool) -> int:
+    from stress.record import RunDirectory
+    from stress.seeds import SCHEMA, is_unfinished
+    from stress.seeds_report import print_seeds
+
+    document = RunDirectory(folder).read_verdict()
+    shown = _show(document, SCHEMA, where, as_json, lambda stream: print_seeds(document, folder, stream))
+    return UNFINISHED if not shown and is_unfinished(document) else shown
+
+
 Report = Callable[[Path, str, bool], int]
 """(folder, its verdict.json as the user would name it, whether JSON is asked for) -> exit code"""
 
-KINDS: dict[str, Report] = {"run": _run, "nightly": _nightly}
+KINDS: dict[str, Report] = {"run": _run, "nightly": _nightly, "seeds": _seeds}
 """One entry for each `kind` of verdict.json."""
 
 

@@ -17,6 +17,8 @@ from stress.command.options import RunOptions, chosen_arms, resolve, run_options
 def run(config: str, arms: tuple[str, ...], **given: Any) -> int:
     """Run the arms of CONFIG, a name in configs/ or a path.
 
+    With --seeds N the folder holds seed-S/ to seed-(S+N-1)/ and the sum of them, and the worst verdict counts.
+
     Exit 0: pass. 1: fail (a finding, an assert or an error). 2: usage or configuration. 3: unknown (a lost
     rank, a mark never reached) or the machine can't start the ranks. 130: interrupted.
     """
@@ -25,6 +27,12 @@ def run(config: str, arms: tuple[str, ...], **given: Any) -> int:
     options = RunOptions(**given)
     resolved = resolve(config, options)
     chosen = chosen_arms(resolved, arms, options.faults)
+    if options.seeds is not None:
+        from stress.command.seeds import run_seeds
+
+        return run_seeds(
+            options, lambda seeded: with_faults(resolve(config, seeded), options.faults, chosen), chosen
+        )
     outcome = execute(with_faults(resolved, options.faults, chosen), chosen, options)
     show(outcome, options.as_json)
     return exit_code(outcome, EXIT_CODES[outcome.document["verdict"]])

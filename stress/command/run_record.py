@@ -46,7 +46,8 @@ class RunRecord:
         """After the last rank; returns the verdict document. Raises RunWriteError."""
         document = self._document_of(results, ended_early)
         self.run.write_verdict(document)
-        devices = [result.device for result in next(iter(results.values()), [])]
+        by_rank = {result.rank: result.device for ranks in results.values() for result in ranks}
+        devices = [by_rank[rank] for rank in sorted(by_rank)]
         try:
             self.run.write_manifest({**self._manifest, "devices": devices or self._manifest["devices"]})
         except RunWriteError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stress.arm_layout import arm_ranks
 from stress.command.run_record import UNDER_WAY
 from stress.config_schema import Config
 from stress.lost_rank import result_from_file
@@ -45,11 +46,18 @@ def unfinished_document(run: RunDirectory) -> dict[str, Any]:
 def _arm(run: RunDirectory, config: Config, arm: str) -> list[RankResult]:
     """The ranks of an arm that have a file, in order."""
     layout, results = config.layout, []
-    for rank in range(layout.ranks):
+    ranks = arm_ranks(config, arm)
+    for index, rank in enumerate(ranks):
         if not run.rank_path(arm, rank).exists():
             continue
         spec = RankSpec(
-            config={}, arm=arm, rank=rank, ranks=layout.ranks, seed=config.seed, device=layout.device
+            config={},
+            arm=arm,
+            rank=rank,
+            index=index,
+            ranks=len(ranks),
+            seed=config.seed,
+            device=layout.device,
         )
         tail = run.read_rank(arm, rank)
         beat = tail.heartbeat

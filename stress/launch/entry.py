@@ -20,19 +20,24 @@ from typing import Protocol
 
 import msgspec
 
+from stress.evidence_file import OpenEvidence, open_evidence
 from stress.launch.contract import RankOutcome
 from stress.operation_file import SCHEMA, Header, OperationFile, operations_path
 from stress.record import RankFile, rank_path
-from stress.result import Emit, OperationBlock, RankLine, RankResult, RankSpec, ResultLine, Started
+from stress.result import Emit, OperationBlock, RankLine, RankResult, RankSpec, ResultLine, Started, utf8_text
 
 RankGenerator = Generator[bytes, list[bytes], RankResult]
 Entry = Callable[[RankSpec, Emit], RankGenerator]
 
 
 class Exchange(Protocol):
-    """How a rank hears its peers. `partial` is true once one of them is lost."""
+    """How a rank hears its peers. `partial` is true once one of them is lost.
+
+    `plans_over` is the backend that the step plans travel by; "" where there is none.
+    """
 
     partial: bool
+    plans_over: str
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """The payloads of all ranks, in rank order; b"" for a rank that is lost."""
@@ -55,14 +60,16 @@ class RankRun:
     has to say at the exchange where it waits.
     """
 
-    def __init__(self, spec: RankSpec, entry: str) -> None:
+    def __init__(self, spec: RankSpec, entry: str, open_file: OpenEvidence = open_evidence) -> None:
         self.spec = spec
         self.payload = b""
         self.outcome: RankOutcome | None = None
         self._entry = entry
+        self._open_file = open_file
         self._file: RankFile | None = None
         self._operations: OperationFile | None = None
         self._closed = False
+        self._plans_over = ""
         self._unwritten = ""  # why a file of this rank could not be written
         self._generator: RankGenerator | None = None
 
@@ -72,7 +79,7 @@ class RankRun:
         try:
             if spec.run_dir is not None:
                 with self._writing():
-                    self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank))
+                    self._file = RankFile(rank_path(Path(spec.run_dir), spec.arm, spec.rank), self._open_file)
             target = spec.config.get("arms", {}).get(spec.arm, {}).get("target", "")
             self._write(
                 Started(arm=spec.arm, rank=spec.rank, pid=os.getpid(), device=spec.device, target=target)
@@ -100,6 +107,7 @@ class RankRun:
     def follow(self, group: Exchange) -> RankOutcome:
         """Runs an opened rank to its end, exchanging over `group`."""
         heard = None
+        self._plans_over = group.plans_over
         while self.advance(heard, partial=group.partial):
             heard = group.exchange(self.payload)
         if self.outcome is None:
@@ -114,8 +122,9 @@ class RankRun:
         with self._writing():
             if self._operations is not None:
                 self._operations.close()
-        if self._file is not None:
-            self._file.close()
+        with self._writing():
+            if self._file is not None:
+                self._file.close()
 
     def _emit(self, line: RankLine | OperationBlock) -> None:
         if isinstance(line, OperationBlock):
@@ -132,7 +141,7 @@ class RankRun:
             if self._operations is None:
                 header = Header(schema=SCHEMA, arm=spec.arm, rank=spec.rank, seed=spec.seed)
                 path = operations_path(Path(spec.run_dir), spec.arm, spec.rank)
-                self._operations = OperationFile(path, header)
+                self._operations = OperationFile(path, header, self._open_file)
             self._operations.write(block.operations)
 
     def _write(self, line: RankLine) -> None:
@@ -163,6 +172,9 @@ class RankRun:
             return
         if partial:
             result = msgspec.structs.replace(result, digest_partial=True)
+        if result.step_plans is not None:
+            plans = msgspec.structs.replace(result.step_plans, over=self._plans_over)
+            result = msgspec.structs.replace(result, step_plans=plans)
         with self._writing():
             if self._operations is not None:
                 self._operations.close()
@@ -174,5 +186,5 @@ class RankRun:
             self.close()
 
     def _lose(self, reason: str) -> None:
-        self.outcome = RankOutcome(rank=self.spec.rank, lost=reason.strip())
+        self.outcome = RankOutcome(rank=self.spec.rank, lost=utf8_text(reason.strip()))
         self.close()

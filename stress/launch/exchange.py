@@ -3,7 +3,9 @@
 One exchange is a gather to rank 0 and a broadcast of all frames: on 8 ranks and 2 cores that takes a fifth of
 the time of gloo's ring all_gather, whose seven steps each wait for another process to be scheduled. A frame
 is a length and the payload; every rank sees all lengths, so all agree when a second round must carry longer
-payloads, and on the size of the next frame.
+payloads, and on the size of the next frame. The head of a payload, the rank's step plan, travels with the rest, or
+where each rank has a device of its own by a collective of its own behind it (see plan_group). Over gloo that would
+take three to six times as long as the exchange itself.
 
 When a peer dies, gloo raises in the survivors. They leave the group, which makes their own peers raise too,
 and go on alone: from then on a rank hears only itself, and `partial` is true. While the group is formed gloo
@@ -12,29 +14,25 @@ would wait for a dead peer as long as for a late one, so a rank asks its launche
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
-import threading
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from stress.launch.contract import LOOPBACK
+from stress.launch.contract import LOOPBACK, LaunchError
+from stress.launch.plan_group import PlanGroup, form_plan_group
+from stress.launch.rendezvous import JOIN_TIMEOUT_S, Lost, await_peers, begin, join_timeout, reach_store
+from stress.step_plan import PLAN_BYTES
 
 LENGTH_BYTES = 4
-JOIN_TIMEOUT_S = 60.0  # for all peers to come to the group once it has a store; they start together
-CONNECT_TIMEOUT_S = 2.0  # for one try to reach the store; its holder may have died
-LOOK_S = 0.01  # between two looks at who has come
 FRAME_BYTES_MIN = 1 << 10
 FRAME_BYTES_MAX = 1 << 20  # larger payloads take a second round each time
-
-Lost = Callable[[Collection[int]], bool]
-"""Whether one of these ranks is lost, as far as the launcher knows."""
 
 
 def open_store(host: str, timeout_s: float) -> tuple[dist.TCPStore, int]:
@@ -52,7 +50,7 @@ def open_store(host: str, timeout_s: float) -> tuple[dist.TCPStore, int]:
         port,
         is_master=True,
         wait_for_workers=False,
-        timeout=_join_timeout(timeout_s),
+        timeout=join_timeout(timeout_s),
         master_listen_fd=listener.detach(),
     )
     return store, port
@@ -65,6 +63,7 @@ class AloneExchange:
         self.rank = rank
         self.ranks = ranks
         self.partial = True
+        self.plans_over = ""
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """The payloads of all ranks, in rank order: b"" for each other one."""
@@ -78,40 +77,55 @@ class GroupExchange:
     """All ranks of one arm, exchanging in step."""
 
     def __init__(
-        self, rank: int, ranks: int, store: dist.Store, *, host: str, timeout_s: float, lost: Lost
+        self,
+        rank: int,
+        ranks: int,
+        store: dist.Store,
+        *,
+        host: str,
+        timeout_s: float,
+        lost: Lost,
+        device: str = "cpu",
+        backend: str = "auto",
     ) -> None:
-        """Joins the group; returns when all ranks have.
+        """Joins the group; returns when all ranks have. `device` and `backend` are for the step plans.
 
-        Raises RuntimeError when one is lost or does not come in time.
+        Raises RuntimeError when one is lost or does not come in time, LaunchError where `backend` is nccl and
+        the devices are not made for it.
         """
         self.rank = rank
         self.ranks = ranks
         self.partial = False
+        self._plans: PlanGroup | None = None
         self._frame_bytes = FRAME_BYTES_MIN
         if host == LOOPBACK:
             os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
         others = [peer for peer in range(ranks) if peer != rank]
         store.set(f"here/{rank}", "")
         here = [f"here/{peer}" for peer in range(ranks)]
-        _await(lambda: store.check(here), others, lost, min(timeout_s, JOIN_TIMEOUT_S))
-        formed = _begin(lambda: self._form(store, timedelta(seconds=timeout_s)))
+        await_peers(lambda: store.check(here), others, lost, min(timeout_s, JOIN_TIMEOUT_S))
+        lost_one = functools.partial(lost, others)
+        formed = begin(lambda: self._form(store, timeout_s, device, backend, lost_one))
         try:
-            _await(formed.done, others, lost, timeout_s)
+            await_peers(formed.done, others, lost, timeout_s)
         except RuntimeError:
             # It may be formed all the same, a moment later, and others must not wait for this rank in it.
             formed.add_done_callback(_leave_late)
             raise
         formed.result()
 
-    def _form(self, store: dist.Store, timeout: timedelta) -> None:
+    def _form(
+        self, store: dist.Store, timeout_s: float, device: str, backend: str, lost: Callable[[], bool]
+    ) -> None:
         """Forms the group, and exchanges once: whoever comes out of that knows that all had come into it.
 
         Without it a rank that has joined could wait in its first exchange for one that gave up joining, whose
         connections stay open until it has given up too. Raises RuntimeError, and has left the group then.
         """
-        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.ranks, timeout=timeout)
+        limit = timedelta(seconds=timeout_s)
+        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.ranks, timeout=limit)
         try:
-            self._gather(b"")
+            self._plans = form_plan_group(device, backend, self._rounds, timeout_s=timeout_s, lost=lost)
         except RuntimeError:
             dist.destroy_process_group()
             raise
@@ -123,7 +137,7 @@ class GroupExchange:
         """
         if not self.partial:
             try:
-                return self._rounds(payload)
+                return self._rounds(payload) if self._plans is None else self._in_two(payload, self._plans)
             except RuntimeError:  # a peer died (DistNetworkError and its kin are RuntimeErrors) or is late
                 self.leave()
         return AloneExchange(self.rank, self.ranks).exchange(payload)
@@ -132,7 +146,19 @@ class GroupExchange:
         """Leaves the group for good; peers that wait for this rank are told by the closed connections."""
         if not self.partial:
             self.partial = True
-            dist.destroy_process_group()
+            if self._plans is None or self._plans.leave():
+                dist.destroy_process_group()
+
+    @property
+    def plans_over(self) -> str:
+        """The backend that the step plans travel by."""
+        return "gloo" if self._plans is None else "nccl"
+
+    def _in_two(self, payload: bytes, plans: PlanGroup) -> list[bytes]:
+        """What follows the plan goes first, over gloo, which notices a dead peer at once; NCCL would not."""
+        rests = self._rounds(payload[PLAN_BYTES:])
+        heads = plans.gather(payload[:PLAN_BYTES])
+        return [head + rest for head, rest in zip(heads, rests, strict=True)]
 
     def _rounds(self, payload: bytes) -> list[bytes]:
         room = self._frame_bytes - LENGTH_BYTES
@@ -166,72 +192,35 @@ class GroupExchange:
         return [whole[at : at + frame_bytes] for at in range(0, len(whole), frame_bytes)]
 
 
-def _join_timeout(timeout_s: float) -> timedelta:
-    return timedelta(seconds=min(timeout_s, JOIN_TIMEOUT_S))
-
-
-def _await(ready: Callable[[], bool], peers: Collection[int], lost: Lost, timeout_s: float) -> None:
-    """Returns when `ready` says so. Raises RuntimeError once a peer is lost, or the time is over."""
-    deadline_s = time.monotonic() + timeout_s
-    while not ready():
-        if lost(peers):
-            raise RuntimeError("a peer was lost before the group was formed")
-        if time.monotonic() > deadline_s:
-            raise RuntimeError(f"not all peers came to the group within {timeout_s:g} s")
-        time.sleep(LOOK_S)
-
-
 def _leave_late(formed: Future) -> None:
     """Leaves a group that was formed after this rank had given it up."""
     if formed.exception() is None:
         dist.destroy_process_group()
 
 
-def _begin(work: Callable[[], object]) -> Future:
-    """Sets `work` going in a thread that nobody has to wait for: with a dead peer it goes on to its timeout."""
-    future: Future = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-def _reach_store(host: str, port: int, peers: Collection[int], lost: Lost, timeout_s: float) -> dist.TCPStore:
-    """The store that rank 0 holds. Raises RuntimeError once a peer is lost, or the time is over.
-
-    Whichever peer it is: rank 0 may have gone on alone for it already, and its store with it.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            store = dist.TCPStore(
-                host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
-            )
-        except RuntimeError:
-            if lost(peers) or time.monotonic() > deadline_s:
-                raise
-        else:
-            store.set_timeout(_join_timeout(timeout_s))
-            return store
-
-
 def join_group(
-    rank: int, ranks: int, store: dist.Store | int, *, host: str, timeout_s: float, lost: Lost
+    rank: int,
+    ranks: int,
+    store: dist.Store | int,
+    *,
+    host: str,
+    timeout_s: float,
+    lost: Lost,
+    device: str = "cpu",
+    backend: str = "auto",
 ) -> GroupExchange | AloneExchange:
     """The group that meets at `store`, or none when a peer was lost before it was formed.
 
     `store` is the store itself in rank 0, its port on `host` in the others. `timeout_s` is how long a rank
-    waits for its peers at one exchange.
+    waits for its peers at one exchange. Raises LaunchError where `backend` can't be had on the ranks' devices.
     """
     try:
         if isinstance(store, int):
             others = [peer for peer in range(ranks) if peer != rank]
-            store = _reach_store(host, store, others, lost, min(timeout_s, JOIN_TIMEOUT_S))
-        return GroupExchange(rank, ranks, store, host=host, timeout_s=timeout_s, lost=lost)
+            store = reach_store(host, store, others, lost, min(timeout_s, JOIN_TIMEOUT_S))
+        how = {"host": host, "timeout_s": timeout_s, "device": device, "backend": backend}
+        return GroupExchange(rank, ranks, store, lost=lost, **how)
+    except LaunchError:
+        raise
     except RuntimeError:  # DistNetworkError and DistStoreError are RuntimeErrors
         return AloneExchange(rank, ranks)

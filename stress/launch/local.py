@@ -34,27 +34,28 @@ ENDING_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 class _Rank:
     """This side of one rank: its process and the pipe to it."""
 
-    def __init__(self, process: BaseProcess, pipe: connection.Connection) -> None:
+    def __init__(self, spec: RankSpec, process: BaseProcess, pipe: connection.Connection) -> None:
+        self.arm, self.index = spec.arm, spec.index
         self.process = process
         self.pipe = pipe
         self.ended = False
 
 
 class LocalLauncher:
-    """Starts ranks by fork server. One arm at a time."""
+    """Starts ranks by fork server."""
 
     name = "local"
 
     def __init__(self, *, exchange_timeout_s: float = 120.0) -> None:
         self._exchange_timeout_s = exchange_timeout_s
         self._ranks: dict[int, _Rank] = {}
-        self._store_told = False
+        self._store_told: set[str] = set()  # arms
 
     def start(self, specs: list[RankSpec], entry: str) -> None:
         self.stop()
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOAD)
-        self._store_told = False
+        self._store_told.clear()
         with _quiet_start():
             try:
                 for spec in specs:
@@ -76,7 +77,7 @@ class LocalLauncher:
         )
         process.start()
         theirs.close()
-        return _Rank(process, ours)
+        return _Rank(spec, process, ours)
 
     def poll(self, timeout_s: float) -> list[RankOutcome]:
         deadline_s = time.monotonic() + timeout_s
@@ -119,26 +120,26 @@ class LocalLauncher:
             if isinstance(message, Refused):
                 raise LaunchError(f"local launcher: rank {number}: {message.reason}")
             if isinstance(message, StorePort):
-                self._tell_store(message)
+                self._tell_store(rank.arm, message)
                 return None
             outcome = message.outcome
         rank.ended = True
         if outcome.lost:
-            self._tell(Gone(number))
-        if number == 0:
-            self._tell_store(StorePort(0))
+            self._tell(rank.arm, Gone(rank.index))
+        if rank.index == 0:
+            self._tell_store(rank.arm, StorePort(0))
         return outcome
 
-    def _tell_store(self, store: StorePort) -> None:
-        """Passes on where rank 0's store listens, or that there will be none. Once an arm."""
-        if not self._store_told:
-            self._store_told = True
-            self._tell(store)
+    def _tell_store(self, arm: str, store: StorePort) -> None:
+        """Passes on where the store of the arm's first rank listens, or that there will be none. Once an arm."""
+        if arm not in self._store_told:
+            self._store_told.add(arm)
+            self._tell(arm, store)
 
-    def _tell(self, message: Message) -> None:
-        """Tells all ranks that have not ended."""
+    def _tell(self, arm: str, message: Message) -> None:
+        """Tells all ranks of the arm that have not ended."""
         for rank in self._ranks.values():
-            if not rank.ended:
+            if rank.arm == arm and not rank.ended:
                 with contextlib.suppress(OSError):  # a rank that has died is reported by its own pipe
                     rank.pipe.send_bytes(encode(message))
 

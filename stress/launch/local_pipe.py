@@ -8,15 +8,15 @@ from stress.launch.contract import RankOutcome
 
 
 class StorePort(msgspec.Struct, frozen=True, tag="store_port", tag_field="message"):
-    """Where rank 0's store listens; 0: there is none, go on alone. From rank 0, then to all others."""
+    """Where the store of the arm's first rank listens; 0: there is none, go on alone. From it, then to its peers."""
 
     port: int
 
 
 class Gone(msgspec.Struct, frozen=True, tag="gone", tag_field="message"):
-    """To all ranks: this one is lost. Whoever waits for it to join goes on alone."""
+    """To all ranks of an arm: this one is lost. Whoever waits for it to join goes on alone."""
 
-    rank: int
+    index: int
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused", tag_field="message"):

@@ -1,8 +1,8 @@
 """A rank's process under the local launcher: what runs on the far side of its pipe.
 
-Rank 0 opens the rendezvous store and tells its port, the coordinator tells it to all; each rank then sends
-one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes its end,
-or is killed, the read ends and the process with it, whatever the rank is doing. So a rank that has ended
+The first rank of an arm opens the rendezvous store and tells its port, the coordinator tells it to its peers; each
+rank then sends one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes
+its end, or is killed, the read ends and the process with it, whatever the rank is doing. So a rank that has ended
 stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
 lost, so that nobody waits for them to join. It leads a process group of its own: a terminal's signals are the
 coordinator's.
@@ -21,12 +21,12 @@ from multiprocessing.connection import Connection
 import msgspec
 import torch
 
-from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
+from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
 from stress.launch.device import torch_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
 from stress.launch.local_pipe import Ended, Gone, Refused, StorePort, decode, encode
-from stress.result import RankSpec
+from stress.result import RankSpec, utf8_text
 
 
 class News:
@@ -37,7 +37,7 @@ class News:
         self.gone: set[int] = set()
 
     def lost(self, peers: Collection[int]) -> bool:
-        """Whether one of them is lost."""
+        """Whether one of them is lost: indices in the arm."""
         return not self.gone.isdisjoint(peers)
 
 
@@ -53,10 +53,11 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
     spec = msgspec.json.decode(spec_json, type=RankSpec)
     try:
         spec = msgspec.structs.replace(spec, device=torch_device(spec.device, spec.rank))
+        outcome, group = _run(spec, entry, pipe, news, timeout_s)
     except LaunchError as error:
         pipe.send_bytes(encode(Refused(str(error))))
-        lifeline.join()
-    outcome, group = _run(spec, entry, pipe, news, timeout_s)
+        lifeline.join()  # until the coordinator lets go, which ends this process
+        return
     pipe.send_bytes(encode(Ended(outcome)))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
@@ -71,7 +72,7 @@ def _listen(pipe: Connection, news: News) -> None:
         except (EOFError, OSError):
             os._exit(0)
         if isinstance(message, Gone):
-            news.gone.add(message.rank)
+            news.gone.add(message.index)
         elif isinstance(message, StorePort):
             news.port.put(message.port)
 
@@ -86,13 +87,15 @@ def _run(
             return run.outcome, None
         group = _join(spec, pipe, news, timeout_s)
         return run.follow(group), group
+    except LaunchError:
+        raise
     except Exception:
-        return RankOutcome(rank=spec.rank, lost=traceback.format_exc().strip()), None
+        return RankOutcome(rank=spec.rank, lost=utf8_text(traceback.format_exc().strip())), None
 
 
 def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> GroupExchange | AloneExchange:
-    """Meets the other ranks: rank 0 tells the coordinator where, the others are told."""
-    if spec.rank == 0:
+    """Meets the arm's other ranks: the first tells the coordinator where, the others are told."""
+    if spec.index == 0:
         store, port = open_store(LOOPBACK, timeout_s)
         pipe.send_bytes(encode(StorePort(port)))
     else:
@@ -101,5 +104,14 @@ def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> Gro
         except queue.Empty:
             store = 0
         if store == 0:
-            return AloneExchange(spec.rank, spec.ranks)
-    return join_group(spec.rank, spec.ranks, store, host=LOOPBACK, timeout_s=timeout_s, lost=news.lost)
+            return AloneExchange(spec.index, spec.ranks)
+    return join_group(
+        spec.index,
+        spec.ranks,
+        store,
+        host=LOOPBACK,
+        timeout_s=timeout_s,
+        lost=news.lost,
+        device=spec.device,
+        backend=backend_of(spec),
+    )

@@ -12,110 +12,28 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import traceback
+from collections.abc import Collection
 
 import msgspec
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from stress.launch import placement
-from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome
+from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of, by_arm
 from stress.launch.placement import Place
+from stress.launch.ray_actor import Orders, RankActor
 from stress.launch.ray_cluster import Cluster
-from stress.launch.ray_peers import PeerWatch
+from stress.launch.ray_evidence import start_writer, token_in
+from stress.launch.ray_head import HeadWatch, end_workers
 from stress.result import RankSpec
 
 EXIT_WAIT_S = 10.0
 
 
-class RankActor:
-    """A rank's process. Its constructor is light; torch is imported once it knows its rank."""
-
-    def __init__(self) -> None:
-        self._ended = False
-
-    def has_ended(self) -> bool:
-        """Whether `run` is over; an actor that is running answers when it is."""
-        return self._ended
-
-    def place(self) -> bytes:
-        """Where this actor is, as a Place in msgspec JSON."""
-        context = ray.get_runtime_context()
-        gpus = context.get_accelerator_ids().get("GPU", [])
-        here = Place(
-            node_id=context.get_node_id(),
-            node_ip=ray.util.get_node_ip_address(),
-            gpu_id=str(gpus[0]) if gpus else "",
-            pid=os.getpid(),
-        )
-        return msgspec.json.encode(here)
-
-    def open_store(self, host: str, timeout_s: float) -> int:
-        """Rank 0: opens the rendezvous store and returns its port."""
-        from stress.launch.exchange import open_store
-
-        self._store, port = open_store(host, timeout_s)
-        return port
-
-    def run(
-        self,
-        spec_json: bytes,
-        entry: str,
-        gpu_id: str,
-        host: str,
-        port: int,
-        timeout_s: float,
-        ranks: list[ray.actor.ActorHandle],
-    ) -> bytes:
-        """Runs the rank to its end; returns its RankOutcome. The group stays open for slower peers."""
-        spec = msgspec.json.decode(spec_json, type=RankSpec)
-        try:
-            outcome = self._run(spec, entry, gpu_id, host, port, timeout_s, PeerWatch(ranks))
-        except Exception:
-            outcome = RankOutcome(rank=spec.rank, lost=traceback.format_exc().strip())
-        self._ended = True
-        return msgspec.json.encode(outcome)
-
-    def _run(
-        self,
-        spec: RankSpec,
-        entry: str,
-        gpu_id: str,
-        host: str,
-        port: int,
-        timeout_s: float,
-        watch: PeerWatch,
-    ) -> RankOutcome:
-        import torch
-
-        from stress.launch.device import assigned_device, torch_device
-        from stress.launch.entry import RankRun
-        from stress.launch.exchange import join_group
-
-        torch.set_num_threads(1)
-        if gpu_id:
-            visible = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
-            device = assigned_device(gpu_id, visible, torch.cuda.device_count())
-        else:
-            device = torch_device("cpu" if spec.device == "auto" else spec.device, spec.rank)
-        run = RankRun(msgspec.structs.replace(spec, device=device), entry)
-        run.open()
-        if run.outcome is not None:
-            return run.outcome
-        store = self._store if spec.rank == 0 else port
-        self._group = join_group(
-            spec.rank, spec.ranks, store, host=host, timeout_s=timeout_s, lost=watch.lost
-        )
-        outcome = run.follow(self._group)
-        if outcome.result is None:
-            self._group.leave()  # tells the peers
-        return outcome
-
-
 class RayLauncher:
-    """Starts ranks as actors of a placement group. One arm at a time."""
+    """Starts ranks as actors of one placement group."""
 
     name = "ray"
 
@@ -123,17 +41,21 @@ class RayLauncher:
         self,
         *,
         device: str = "auto",
+        wanted: str = "auto",
         address: str | None = None,
         exchange_timeout_s: float = 120.0,
         placement_timeout_s: float = 120.0,
     ) -> None:
         self._device = device
+        self._wanted = wanted
         self._address = address
         self._exchange_timeout_s = exchange_timeout_s
         self._placement_timeout_s = placement_timeout_s
+        self._head: HeadWatch | None = None
         self._cluster: Cluster | None = None  # None too where the process was in a cluster before
         self._group: PlacementGroup | None = None
         self._actors: list[ray.actor.ActorHandle] = []
+        self._writer: ray.actor.ActorHandle | None = None  # where a rank does not see the run directory
         self._places: dict[int, Place] = {}
         self._pending: dict[ray.ObjectRef, int] = {}
 
@@ -141,9 +63,16 @@ class RayLauncher:
         self.stop()
         if not ray.is_initialized():
             self._cluster = Cluster(ray, self._address)
+        if self._head is None:
+            self._head = HeadWatch(ray.get_runtime_context().gcs_address)
+        if not self._head.answers():
+            raise LaunchError(f"ray launcher: {self._no_head()}; start it again")
         try:
-            self._place(len(specs))
-            self._run(specs, entry)
+            with token_in(specs[0].run_dir) as token:
+                self._place(sorted(spec.rank for spec in specs), token)
+            placement.refuse_shared_devices(backend_of(specs[0]), self._places.values())
+            for of_arm in by_arm(specs).values():
+                self._run(of_arm, entry)
         except BaseException:
             self.stop()
             raise
@@ -155,39 +84,47 @@ class RayLauncher:
             wait_s = 0.0 if ended else max(0.0, deadline_s - time.monotonic())
             ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=wait_s)
             if not ready:
+                ended += self._lose_all_without_head()
                 break
             ended += [self._take(ref) for ref in ready]
         return sorted(ended, key=lambda outcome: outcome.rank)
 
     def stop(self) -> None:
         self._pending.clear()
-        if ray.is_initialized():
-            for actor in self._actors:
+        if self._head is not None and not self._head.answers():
+            end_workers(self._pids_here())
+        elif ray.is_initialized():
+            for actor in filter(None, [*self._actors, self._writer]):
                 with contextlib.suppress(RayError):  # it may be dead already
                     ray.kill(actor, no_restart=True)
             if self._group is not None:
                 remove_placement_group(self._group)
             self._await_exit()
-        self._actors, self._places, self._group = [], {}, None
+        self._actors, self._places, self._group, self._writer = [], {}, None, None
 
     def close(self) -> None:
         self.stop()
         if self._cluster is not None:
-            self._cluster.leave()
-            self._cluster = None
+            self._cluster.leave(has_head=self._head is None or self._head.answers())
+            self._cluster = self._head = None
 
     def pids(self) -> dict[int, int]:
         return {rank: place.pid for rank, place in self._places.items()}
 
-    def _place(self, ranks: int) -> None:
-        """Creates the actors, all or none, and learns where they are."""
-        each = placement.bundle(ranks, self._device, ray.cluster_resources())
+    def _place(self, numbers: list[int], token: str) -> None:
+        """Creates the actors, all or none, and learns where they are and who of them sees the run directory.
+
+        Rank numbers are given in their order.
+        """
+        ranks = len(numbers)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        self._group = placement_group([each] * ranks, strategy=placement.strategy(ranks, each, nodes))
+        each = placement.bundle(ranks, self._device, nodes)
+        strategy = placement.strategy(self._wanted, ranks, each, nodes)
+        self._group = placement_group([each] * ranks, strategy=strategy)
         if not self._group.wait(self._placement_timeout_s):
-            free, total = ray.available_resources(), ray.cluster_resources()
+            free = ray.available_resources()
             raise LaunchError(
-                placement.describe_shortage(ranks, each, total, free, self._placement_timeout_s)
+                placement.describe_shortage(ranks, each, strategy, nodes, free, self._placement_timeout_s)
             )
         for index in range(ranks):
             options = {
@@ -200,30 +137,40 @@ class RayLauncher:
                 ),
             }
             self._actors.append(ray.remote(RankActor).options(**options).remote())
-        refs = [actor.place.remote() for actor in self._actors]
+        refs = [actor.place.remote(token) for actor in self._actors]
         places = [msgspec.json.decode(self._fetch(ref, "start its actor"), type=Place) for ref in refs]
         order = placement.rank_order(places)
         self._actors = [self._actors[index] for index in order]
-        self._places = {rank: places[index] for rank, index in enumerate(order)}
+        self._places = {rank: places[index] for rank, index in zip(numbers, order, strict=True)}
+        if not all(place.sees_run_dir for place in places):
+            self._start_writer(token)
+
+    def _start_writer(self, token: str) -> None:
+        self._writer = start_writer()
+        if not self._fetch(self._writer.sees.remote(token), "start the actor that writes its files"):
+            blind = sorted({place.node_ip for place in self._places.values() if not place.sees_run_dir})
+            raise LaunchError(
+                f"ray launcher: {os.path.dirname(token)} is seen neither from {', '.join(blind)} nor by Ray's "
+                "workers on this node; name a directory with --out DIR that they see"
+            )
 
     def _run(self, specs: list[RankSpec], entry: str) -> None:
-        """Opens the rendezvous and sets all ranks to work."""
-        one_node = len({place.node_id for place in self._places.values()}) == 1
-        host = LOOPBACK if one_node else self._places[0].node_ip
-        port = self._fetch(
-            self._actors[0].open_store.remote(host, self._exchange_timeout_s), "open the store"
-        )
-        for spec in specs:
-            ref = self._actors[spec.rank].run.remote(
-                msgspec.json.encode(spec),
-                entry,
-                self._places[spec.rank].gpu_id,
-                host,
-                port,
-                self._exchange_timeout_s,
-                self._actors,
+        """Opens the rendezvous of one arm and sets its ranks to work. `specs` are by index."""
+        by_rank = dict(zip(self._places, self._actors, strict=True))
+        actors, places = ([by[spec.rank] for spec in specs] for by in (by_rank, self._places))
+        host = places[0].node_ip if _several_nodes(places) else LOOPBACK
+        port = self._fetch(actors[0].open_store.remote(host, self._exchange_timeout_s), "open the store")
+        for spec, actor, place in zip(specs, actors, places, strict=True):
+            orders = Orders(
+                spec=spec,
+                entry=entry,
+                gpu_id=place.gpu_id,
+                host=host,
+                port=port,
+                timeout_s=self._exchange_timeout_s,
             )
-            self._pending[ref] = spec.rank
+            writer = None if place.sees_run_dir else self._writer
+            self._pending[actor.run.remote(msgspec.json.encode(orders), actors, writer)] = spec.rank
 
     def _fetch(self, ref: ray.ObjectRef, what: str) -> object:
         try:
@@ -238,15 +185,35 @@ class RayLauncher:
         try:
             return msgspec.json.decode(ray.get(ref), type=RankOutcome)
         except RayError as error:
-            return RankOutcome(rank=rank, lost=f"its actor died: {_one_line(error)}")
+            # A node that is gone leaves its actors "unavailable"; nobody waits for it to come back.
+            died = "died" if isinstance(error, ActorDiedError) else "is out of reach"
+            where = f" on {self._places[rank].node_ip}" if _several_nodes(self._places.values()) else ""
+            return RankOutcome(rank=rank, lost=f"its actor{where} {died}: {_one_line(error)}")
+
+    def _lose_all_without_head(self) -> list[RankOutcome]:
+        if self._head is None or not self._head.is_gone():
+            return []
+        lost = [RankOutcome(rank=rank, lost=self._no_head()) for rank in self._pending.values()]
+        self._pending.clear()
+        return lost
+
+    def _no_head(self) -> str:
+        return f"the head of its cluster at {self._head.address} does not answer any more"
+
+    def _pids_here(self) -> list[int]:
+        here = ray.util.get_node_ip_address() if self._places else ""
+        return [place.pid for place in self._places.values() if place.node_ip == here]
 
     def _await_exit(self) -> None:
         """Waits until killed actors are gone, as far as they run on this node."""
-        here = ray.util.get_node_ip_address()
-        pids = [place.pid for place in self._places.values() if place.node_ip == here]
+        pids = self._pids_here()
         deadline_s = time.monotonic() + EXIT_WAIT_S
         while time.monotonic() < deadline_s and any(os.path.exists(f"/proc/{pid}") for pid in pids):
             time.sleep(0.02)
+
+
+def _several_nodes(places: Collection[Place]) -> bool:
+    return len({place.node_id for place in places}) > 1
 
 
 def _one_line(error: Exception) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stress.launch.contract import LaunchError
+from stress.launch.ending import never_shut_down
 from stress.launch.environment import ONE_THREAD, exported
 from stress.launch.placement import rocm_visibility
 from stress.launch.reaper import MARK, Reaper
@@ -93,9 +94,15 @@ class Cluster:
                 signal.signal(signal.SIGTERM, on_sigterm)
         _silence(ray)
 
-    def leave(self) -> None:
-        """Disconnects, and ends an own cluster to its last process. Idempotent."""
-        self._ray.shutdown()
+    def leave(self, *, has_head: bool = True) -> None:
+        """Disconnects, and ends an own cluster to its last process. Idempotent.
+
+        Without a head there is nothing to disconnect from: Ray would wait for it, now and at this process's end.
+        """
+        if has_head:
+            self._ray.shutdown()
+        else:
+            never_shut_down("ray")
         if self._reaper is not None:
             self._reaper.close()
 

@@ -24,7 +24,7 @@ class PeerWatch:
         self._asked_s = time.monotonic()
 
     def lost(self, peers: Collection[int]) -> bool:
-        """Whether one of `peers` has died, or ended without having joined."""
+        """Whether one of `peers`, indices in the arm, has died, or ended without having joined."""
         if time.monotonic() - self._asked_s < ASK_S:
             return False
         self._asked_s = time.monotonic()

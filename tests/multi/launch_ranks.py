@@ -1,9 +1,9 @@
 """Small ranks for the launchers' tests: they exchange bytes, and fail on demand.
 
-Their configuration is `spec.config["test"]`: `rounds`, `bytes` (payload of rank 0; rank r sends (r + 1) times
-as much), and one fault by name: `{"kill": rank}`, `{"raise": rank}`, `{"hang": rank}`, `{"freeze": rank}` at
-round `at`, or `{"absent": rank}`, `{"stillborn": rank}` before the first, with `absent_rank`. Their
-digest is a hash of all that they heard, in order.
+Their configuration is `spec.config["test"]`: `rounds`, `bytes` (payload of an arm's first rank; that of index i
+sends (i + 1) times as much), and one fault by name: `{"kill": rank}`, `{"raise": rank}`, `{"hang": rank}`,
+`{"freeze": rank}` at round `at`, or `{"absent": rank}`, `{"stillborn": rank}` before the first, with
+`absent_rank`. Their digest is a hash of all that they heard, in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from stress.config_schema import Arms, Deadlines, Layout
+from stress.config_schema import Arm, Arms, Deadlines, Layout
 from stress.result import Finding, FindingLine, Heartbeat, RankLine, RankResult, RankSpec, ResultLine, Started
 
 
@@ -37,6 +37,12 @@ def launch_config(ranks: int, **test: object) -> LaunchConfig:
     return LaunchConfig(layout=Layout(tp_size=ranks, dp_size=ranks, device="cpu"), test=test)
 
 
+def parallel_config(ranks: int, arms: dict[str, str], **test: object) -> LaunchConfig:
+    """Arms in parallel on a layout of so many ranks: the ranks of each by its name."""
+    named = {name: Arm(target="reference", ranks=text) for name, text in arms.items()}
+    return msgspec.structs.replace(launch_config(ranks, **test), arms=Arms(mode="parallel", named=named))
+
+
 def rank_specs(config: LaunchConfig, run_dir: str | None = None, arm: str = "patched") -> list[RankSpec]:
     ranks = config.layout.tp_size
     return [
@@ -47,8 +53,8 @@ def rank_specs(config: LaunchConfig, run_dir: str | None = None, arm: str = "pat
 
 def payload(spec: RankSpec, turn: int) -> bytes:
     """Bytes of this rank at this turn; the length differs from turn to turn and is sometimes zero."""
-    size = spec.config["test"].get("bytes", 100) * (spec.rank + 1) * ((turn * 7) % 5)
-    return hashlib.blake2b(f"{spec.rank}/{turn}".encode()).digest() * (size // 64)
+    size = spec.config["test"].get("bytes", 100) * (spec.index + 1) * ((turn * 7) % 5)
+    return hashlib.blake2b(f"{spec.index}/{turn}".encode()).digest() * (size // 64)
 
 
 def echo_rank(spec: RankSpec, emit: Callable[[RankLine], None]) -> Generator[bytes, list[bytes], RankResult]:
@@ -67,7 +73,7 @@ def echo_rank(spec: RankSpec, emit: Callable[[RankLine], None]) -> Generator[byt
     result = RankResult(
         arm=spec.arm,
         rank=spec.rank,
-        dp_rank=spec.rank,
+        dp_rank=spec.index,
         attn_tp_rank=0,
         device=spec.device,
         pid=os.getpid(),

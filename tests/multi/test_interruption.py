@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,16 @@ ROOT = Path(__file__).parents[2]
 LONG = ("--arm", "patched", "--set", "workload.requests=400000", "--set", "workload.duration_s=100000")
 
 
+def all_exchanged(out: Path) -> bool:
+    files = [out / "ranks" / f"patched-{rank}.jsonl" for rank in range(2)]
+    return all(file.exists() and '"heartbeat"' in file.read_text() for file in files)
+
+
 @contextlib.contextmanager
-def running(out: Path, launcher: str) -> Iterator[subprocess.Popen]:
-    """A run in a session of its own, once every rank has exchanged."""
+def running(
+    out: Path, launcher: str, is_due: Callable[[Path], bool] | None = None
+) -> Iterator[subprocess.Popen]:
+    """A run in a session of its own, once every rank has exchanged, or `is_due(out)`."""
     command = [
         sys.executable,
         "-m",
@@ -41,11 +48,10 @@ def running(out: Path, launcher: str) -> Iterator[subprocess.Popen]:
     ) as process:
         try:
             deadline_s = time.monotonic() + 120
-            files = [out / "ranks" / f"patched-{rank}.jsonl" for rank in range(2)]
-            while not all(file.exists() and '"heartbeat"' in file.read_text() for file in files):
+            while not (is_due or all_exchanged)(out):
                 assert process.poll() is None, process.stderr.read()
                 assert time.monotonic() < deadline_s, "no heartbeat"
-                time.sleep(0.1)
+                time.sleep(0.01)
             yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -96,3 +102,28 @@ def test_a_killed_run_leaves_the_verdict_that_it_goes_on(tmp_path: Path) -> None
         process.kill()
         process.wait(30)
     assert verdict_of(out)["reasons"] == ["The run goes on, or was killed."]
+
+
+@pytest.mark.parametrize(
+    "is_due",
+    [
+        lambda out: (out / "verdict.json").exists(),
+        lambda out: any(out.glob("ranks/*.jsonl")),
+    ],
+    ids=["no rank yet", "some ranks"],
+)
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal_while_the_ranks_are_started_leaves_nobody_and_no_pass(
+    ending: signal.Signals, is_due: Callable[[Path], bool], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with running(out, "local", is_due) as process:
+        process.send_signal(ending)
+        assert process.wait(60) == (130 if ending is signal.SIGTERM else -signal.SIGKILL)
+        deadline_s = time.monotonic() + 30
+        while session_of(process.pid):  # also those that were being started at that moment
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    document = verdict_of(out)
+    told = "was interrupted before its end" if ending is signal.SIGTERM else "goes on, or was killed"
+    assert (document["verdict"], document["reasons"][0]) == ("unknown", f"The run {told}.")

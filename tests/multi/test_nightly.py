@@ -6,8 +6,10 @@ import json
 from xml.etree import ElementTree
 
 import pytest
+from junit_rules import broken_document
 
 from stress.cli import main
+from stress.engine.reference.engine import ReferenceEngine
 
 pytestmark = pytest.mark.multi
 
@@ -35,6 +37,7 @@ def night(tmp_path, capsys):
         code = main(
             ["nightly", str(config), "--launcher", launcher, "--json", "--out", str(tmp_path / out), *options]
         )
+        assert broken_document((tmp_path / out / "junit.xml").read_bytes()) == []
         printed = capsys.readouterr()
         told = [
             line.split()[2].rstrip(":") for line in printed.err.splitlines() if line.startswith("nightly ")
@@ -71,3 +74,30 @@ def test_a_real_fault_fails_is_told_and_runs_first_the_next_night(night, tmp_pat
     code, document, made = night("two", "--seed", "1", release="unpatched", launcher="inline")
     assert (code, made) == (1, ["smoke-seed2", "canary", "smoke-seed1"])
     assert document["runs"][0]["kept"] is True
+
+
+def test_a_target_that_says_what_no_file_holds_is_told_all_the_same(night, tmp_path, monkeypatch):
+    """A message with a lone surrogate, as of a file name that is no UTF-8: the rank must not be lost by it."""
+
+    def refuse(engine, rows):
+        raise OSError("no such library: \udcff\x00\x1b[31m]]>.so")
+
+    monkeypatch.setattr(ReferenceEngine, "extend", refuse)
+    code, document, _ = night("odd", "--seed", "1", launcher="inline")
+    assert (code, document["runs"][0]["totals"]["errors"]) == (1, 2)
+    assert "first OSError: no such library: \\udcff" in document["runs"][0]["reasons"][0]
+    content = (tmp_path / "odd" / "junit.xml").read_bytes()
+    failure = ElementTree.fromstring(content).find(".//failure")
+    assert failure.get("message") == "OSError: no such library: \\udcff]]>.so"
+    assert "Traceback" in failure.text
+    assert main(["report", str(tmp_path / "odd")]) == 0
+
+
+def test_an_engine_that_can_not_be_built_says_why_whatever_it_says(night, monkeypatch):
+    def refuse(*_):
+        raise ValueError("no tree in \udcff")
+
+    monkeypatch.setattr("stress.rank.build_engine", refuse)
+    code, document, _ = night("odd", "--seed", "1", launcher="inline")
+    assert code == 3
+    assert "lost: ValueError: no tree in \\udcff" in document["runs"][0]["reasons"][0]

@@ -1,6 +1,6 @@
-"""The driver of the Ray test, run as a script: one cluster, five arms, then it waits to be killed.
+"""The driver of the Ray test, run as a script: one cluster, six starts of arms, then it waits to be killed.
 
-Prints one JSON line an arm. The last arm runs for ever; its line holds the pids of its ranks.
+Prints one JSON line a start. The last arm runs for ever; its line holds the pids of its ranks.
 """
 
 from __future__ import annotations
@@ -56,6 +56,16 @@ def smoke_specs(run_dir: str) -> list[RankSpec]:
     ]
 
 
+def side_by_side(run_dir: str, **test: object) -> list[RankSpec]:
+    """Two arms at once, on ranks 0 and 2, and 3 and 4."""
+    config = launch_config(5, **test)
+    return [
+        RankSpec(config=config.to_dict(), arm=arm, rank=rank, index=index, ranks=2, seed=1, run_dir=run_dir)
+        for arm, ranks in (("beside", (0, 2)), ("dying", (3, 4)))
+        for index, rank in enumerate(ranks)
+    ]
+
+
 def main(run_dir: str) -> None:
     launcher = make_launcher("ray", launch_config(2))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -69,6 +79,7 @@ def main(run_dir: str) -> None:
     ours = signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     stillborn = rank_specs(launch_config(2, rounds=4, stillborn=1), run_dir, "stillborn")
     tell({**run_arm(launcher, stillborn, "launch_ranks:absent_rank"), "sigterm_is_ours": ours})
+    tell(run_arm(launcher, side_by_side(run_dir, rounds=9, kill=4)))
     launcher.start(rank_specs(launch_config(2, rounds=10**9, sleep_s=0.01), run_dir, "endless"), ENTRY)
     tell({"arm": "endless", "pids": launcher.pids()})
     time.sleep(600)

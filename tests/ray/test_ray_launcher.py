@@ -1,4 +1,4 @@
-"""One Ray cluster, five arms: results, a killed actor, the smoke run, and a driver (a process of its own) killed -9."""
+"""A plain run, beside a cluster that it must not join: results, a killed actor, smoke, two arms at once, kill -9."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from own_cluster import OwnCluster
 from processes import session_of, still_alive
 from rank_driver import run_arm
 
@@ -29,8 +30,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def driver(run_dir: Path):
-    """The driver, once it has printed its five lines; killed at the end in any case."""
+def driver(run_dir: Path, cluster: OwnCluster):
+    """The driver, beside a cluster that it must not join; it has printed its lines. Killed at the end in any case."""
     with (
         (run_dir / "stderr").open("wb") as errors,
         subprocess.Popen(
@@ -45,13 +46,20 @@ def driver(run_dir: Path):
         limit = threading.Timer(LIMIT_S, process.kill)
         limit.start()
         try:
-            lines = [process.stdout.readline() for _ in range(5)]
+            lines = [process.stdout.readline() for _ in range(6)]
             assert all(lines), (run_dir / "stderr").read_text()
             process.lines = [json.loads(line) for line in lines]
             yield process
         finally:
             limit.cancel()
             process.kill()
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return b""
 
 
 def inline_results(config) -> list:
@@ -104,13 +112,35 @@ def test_an_actor_killed_before_it_joined_keeps_nobody_waiting(driver) -> None:
     assert stillborn["seconds"] < 40  # the time to join is 60 s
 
 
+def test_a_killed_actor_of_one_arm_leaves_the_arm_beside_it_whole(
+    driver, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(HERE.parent / "multi"))
+    from launch_ranks import launch_config
+
+    both = driver.lines[4]
+    alone = inline_results(launch_config(2, rounds=9))
+    assert sorted(both["pids"]) == ["0", "2", "3", "4"]
+    assert both["results"][:2] == [["finished", result.digest, False] for result in alone]
+    assert (both["results"][2][0], both["results"][2][2]) == ("finished", True)
+    assert both["lost"][3].startswith("its actor died")
+    assert RankTail(rank_path(run_dir, "beside", 2)).read().started.pid == both["pids"]["2"]
+
+
+def test_a_plain_run_joins_no_cluster_that_happens_to_be_there(driver, cluster: OwnCluster) -> None:
+    for line in driver.lines[5:]:
+        assert {os.getsid(pid) for pid in line["pids"].values()} == {driver.pid}
+    strangers = [pid for pid in session_of(cluster.sessions[0]) if b"RankActor" in command_line(pid)]
+    assert strangers == []
+
+
 def test_a_stopped_job_is_ours_to_end(driver) -> None:
     assert driver.lines[3]["sigterm_is_ours"] is True
 
 
 def test_nothing_outlives_a_killed_driver(driver) -> None:
     before = session_of(driver.pid)
-    assert set(driver.lines[4]["pids"].values()) < set(before)
+    assert set(driver.lines[5]["pids"].values()) < set(before)
     assert len(before) > 5  # the cluster's daemons and agents too
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait(30)

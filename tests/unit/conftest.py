@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from fake_ranks import Ranks
+from junit_rules import broken_document
 from nightly_bench import MATRIX
 
 import stress.coordinator
@@ -46,7 +47,8 @@ def night(ranks, monkeypatch):
 
         monkeypatch.setattr(stress.coordinator, "run_arms", run_arms)
         code = main(["nightly", "mine.toml", "--launcher", "inline", "--out", out, *options])
-        verdict = Path(out, "verdict.json")
+        verdict, report = Path(out, "verdict.json"), Path(out, "junit.xml")
+        assert not report.exists() or broken_document(report.read_bytes()) == []
         return code, json.loads(verdict.read_text()) if verdict.exists() else None, made
 
     return call

@@ -26,7 +26,7 @@ class FakeLauncher:
 
 
 class Ranks:
-    """Stands for the coordinator: gives each arm's ranks what `arms` says of it."""
+    """Stands for the coordinator: gives each arm's ranks what `arms` says of it, or says of it by seed."""
 
     def __init__(self, arms):
         self.arms = arms
@@ -38,6 +38,7 @@ class Ranks:
         results = {}
         for arm in arms:
             told = self.arms[arm]
+            told = told[config.seed] if isinstance(told, dict) else told
             if isinstance(told, KeyboardInterrupt):
                 raise Interrupted(results)
             if isinstance(told, Exception):

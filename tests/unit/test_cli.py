@@ -13,6 +13,7 @@ import pytest
 from fake_ranks import FINDING
 
 from stress.cli import main
+from stress.config import from_dict
 from stress.launch.contract import LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +101,7 @@ def test_an_arm_is_compared_with_itself_under_a_second_name(ranks, capsys):
     assert list(document["arms"]) == ["patched", "patched~2"]
     config, arms, _ = fakes.runs[0]
     assert arms == list(config.arms.named) == ["patched", "patched~2"]
-    assert config.from_dict(config.to_dict()) == config
+    assert from_dict(config.to_dict()) == config
 
 
 def test_two_equal_runs_are_deterministic(ranks, capsys):
@@ -226,3 +227,24 @@ def test_python_dash_m():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kvstress run: No such option")
+
+
+def test_an_interruption_before_the_first_rank_is_written_down_too(ranks, capsys, monkeypatch):
+    """Between the verdict that a run goes on and the first rank, torch is imported: seconds."""
+    from stress.command.run_record import RunRecord
+
+    fakes, begin = ranks(unpatched="fail", patched="pass"), RunRecord.begin
+
+    def interrupted(self):
+        begin(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunRecord, "begin", interrupted)
+    assert main(["run", *SMOKE, "--out", "run", "--json"]) == 130
+    document = json.loads(Path("run/verdict.json").read_text())
+    assert json.loads(capsys.readouterr().out) == document
+    assert (document["verdict"], document["reasons"][0]) == (
+        "unknown",
+        "The run was interrupted before its end.",
+    )
+    assert fakes.runs == []

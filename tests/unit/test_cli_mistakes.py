@@ -24,6 +24,8 @@ MISTAKES = [
     (["run", "smoke", "--seed", "-3"], "--seed"),
     (["run", "smoke", "--set", "workload.trace=bad.jsonl"], "bad.jsonl"),
     (["run", "smoke", "--out", "full"], "overwrites nothing"),
+    (["run", "smoke", "--out", "x\udcff"], "kvstress: 'x\\udcff': is no UTF-8; name it in UTF-8"),
+    (["nightly", "nightly", "--out", "x\udcff"], "'x\\udcff': is no UTF-8"),
     (["run", "smoke", "--out", ""], "--out: is empty; name a new directory, or leave it out"),
     (["run", "smoke", "--set", 'workload.trace=""'], "the name is empty"),
     (

@@ -21,6 +21,8 @@ def rank(number, findings):
     first = {"rule": "I1", "operation": 40, "message": "m"} if findings else None
     return {
         "rank": number,
+        "dp_rank": number,
+        "attn_tp_rank": 0,
         "status": "finished",
         "asserts": 0,
         "errors": 0,

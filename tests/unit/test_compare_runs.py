@@ -28,6 +28,9 @@ def made(tmp_path_factory):
     run(top / "seed2", "--arm", "patched", "--seed", "2")
     run(top / "more", "--arm", "patched", "--set", "workload.requests=41")
     run(top / "ranks", "--arm", "patched", "--set", "layout.tp_size=1", "--set", "layout.dp_size=1")
+    parallel = ["--set", "layout.tp_size=4", "--set", "layout.dp_size=4", "--set", "arms.mode=parallel"]
+    ranks = ["--set", "arms.unpatched.ranks=0", "--set", "arms.patched.ranks=2-3"]
+    run(top / "beside", *parallel, *ranks)
     main(["compare", "smoke", *SMALL, "--base", "unpatched", "--test", "patched", "--out", str(top / "live")])
     return top
 
@@ -207,3 +210,13 @@ def test_a_trace_that_has_changed_is_other_requests():
     }
     assert other_requests(base, test) == ("the planned sessions", 4, 5)
     assert other_settings(base, test) == ["version of torch: None and 2", "commit of kvstress: None and ab"]
+
+
+def test_an_arm_on_other_ranks_had_the_same_requests(capsys):
+    """It is held to the layout that it had on its ranks, not to that of its whole run."""
+    code, document = compared(capsys, "old", "beside", "--test", "patched")
+    assert (code, document["compare"]["outcome"]) == (0, "reproduced_and_fixed")
+    assert [(row["rank"], row["test_rank"]) for row in document["compare"]["by_rank"]] == [(0, 2), (1, 3)]
+    assert document["digest"] == compared(capsys, "old", "new")[1]["digest"]
+    assert main(["compare", "beside", "new", "--base", "unpatched"]) == 2
+    assert "layout.tp_size is 1 and 2" in capsys.readouterr().err

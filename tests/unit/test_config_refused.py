@@ -94,7 +94,12 @@ REFUSED = [
     ("deadlines.los_s=1", "did you mean deadlines.loss_s?"),
     ("check.level=4", "give 3 or less"),
     ("check.level=-1", "give 0 or more"),
-    ("arms.mode=parallel", 'write mode = "sequence"'),
+    (
+        "arms.mode=parallel",
+        "arms.unpatched.ranks: missing, arms.mode = parallel gives each arm ranks of its own",
+    ),
+    ("arms.patched.ranks=0-3", "leave it out, or set arms.mode = parallel"),
+    ("arms.patched.ranks=[0, 3]", "arms.patched.ranks: Expected `int | str | null`, got `array`"),
     ("arms.patched.target=vllm==0.5", "sglang==VERSION"),
     ("arms.patched.release=best", "choose unpatched, filter-per-call or filter-per-group"),
     ("arms.patched.fault=F99", "unknown fault 'F99'; the faults are F01"),

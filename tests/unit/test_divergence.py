@@ -20,6 +20,8 @@ def arm(*ranks, watched=("I1",)):
 def rank(number=0, status="finished", message=None, finding=None, asserted=None, error=None):
     return {
         "rank": number,
+        "dp_rank": number,
+        "attn_tp_rank": 0,
         "status": status,
         "message": message,
         "first_finding": finding and {"rule": "I1", "pool": "swa", "page": 0, "operation": finding},

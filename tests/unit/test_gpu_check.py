@@ -52,9 +52,13 @@ def test_a_line_a_check_and_exit_1_when_one_fails(gpu_check, monkeypatch, capsys
 
 
 def test_two_gloo_ranks_and_one_that_can_not(gpu_check) -> None:
-    assert gpu_check.gloo_pair("cpu") == "all_reduce of 1 MiB on cpu by 2 ranks"
-    with pytest.raises(gpu_check.CheckFailed, match="a rank ended with 1"):
-        gpu_check._group("no_such_backend", "cpu", 1)
+    assert gpu_check.gloo_pair("cpu") == "50 step plans of 2 ranks on cpu, cpu"
+    with pytest.raises(
+        gpu_check.CheckFailed, match=r"a rank ended with 1: .*LaunchError: layout.backend is nccl"
+    ):
+        gpu_check.nccl_each("cpu")
+    with pytest.raises(gpu_check.CheckFailed, match="the plans travel over gloo, not over nccl"):
+        gpu_check._group("auto", ["cpu"], "nccl")
 
 
 def test_the_smoke_run_is_that_of_the_cpu(gpu_check) -> None:

@@ -90,10 +90,10 @@ def test_own_imports(rule):
 
 
 ELSEWHERE = {
-    "ray": ("stress/launch/ray.py", "stress/launch/ray_peers.py"),
+    "ray": tuple(f"stress/launch/ray{part}.py" for part in ("", "_actor", "_evidence", "_peers")),
     "torch.distributed": ("stress/launch",),
     "click": ("stress/cli.py", "stress/command"),
-    "rich": ("stress/command", "stress/report_text.py", "stress/nightly_report.py"),
+    "rich": ("stress/command", "stress/report_text.py", "stress/nightly_report.py", "stress/seeds_report.py"),
     "random": (),
     "pickle": (),
 }

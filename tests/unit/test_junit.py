@@ -1,57 +1,17 @@
-"""JUnit XML by the rules of the common schemas (Jenkins' junit-10.xsd, surefire), written out here."""
+"""JUnit XML by the rules of the common schemas, and the rules themselves on spoiled documents."""
 
-import re
 from xml.etree import ElementTree
 
 import pytest
+from junit_rules import broken_document, broken_rules
 
 from stress.junit import JunitCase, JunitSuite, Problem, clean, junit_bytes
 from stress.nightly_junit import rank_problem
 
-# element -> (attributes that it must have, that it may have, children in their order)
-COUNTS = {"tests", "failures", "errors", "time"}
-RULES = {
-    "testsuites": ({"name"} | COUNTS, set(), ["testsuite"]),
-    "testsuite": ({"name", "skipped", "timestamp", "hostname"} | COUNTS, set(), ["properties", "testcase"]),
-    "properties": (set(), set(), ["property"]),
-    "property": ({"name", "value"}, set(), []),
-    "testcase": ({"classname", "name", "time"}, set(), ["failure", "error", "system-out"]),
-    "failure": ({"type", "message"}, set(), []),
-    "error": ({"type", "message"}, set(), []),
-    "system-out": (set(), set(), []),
-}
-ONCE = {"properties", "failure", "error", "system-out"}
-
-
-def broken_rules(element):
-    """What is wrong with an element and all below it, by the schema's rules."""
-    must, may, order = RULES[element.tag]
-    found = [f"{element.tag} lacks {name}" for name in sorted(must - set(element.attrib))]
-    found += [f"{element.tag} has {name}" for name in sorted(set(element.attrib) - must - may)]
-    tags = [child.tag for child in element]
-    found += [f"{element.tag} holds {tag}" for tag in tags if tag not in order]
-    places = [order.index(tag) for tag in tags if tag in order]
-    found += [f"{element.tag}: children out of order"] if places != sorted(places) else []
-    found += [f"{element.tag}: two {tag}" for tag in ONCE if tags.count(tag) > 1]
-    if {"failure", "error"} <= set(tags):
-        found.append("testcase: a failure and an error")
-    if "time" in element.attrib and not re.fullmatch(r"[0-9]+\.[0-9]{3}", element.get("time")):
-        found.append(f"{element.tag}: time {element.get('time')}")
-    if "timestamp" in element.attrib and not re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", element.get("timestamp")
-    ):
-        found.append(f"{element.tag}: timestamp {element.get('timestamp')}")
-    if "tests" in element.attrib:
-        for count, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
-            there = sum(1 for _ in element.iter(tag))
-            if element.get(count) != str(there):
-                found.append(f"{element.tag}: {count} {element.get(count)}, and there are {there}")
-    return found + [each for child in element if child.tag in RULES for each in broken_rules(child)]
-
 
 def written(*suites):
     content = junit_bytes("kvstress night", list(suites))
-    assert content.startswith(b"<?xml version='1.0' encoding='utf-8'?>")
+    assert broken_document(content) == []
     return ElementTree.fromstring(content)
 
 
@@ -76,7 +36,7 @@ def test_a_document_holds_to_the_schema_and_its_counts_agree():
             properties={"seed": "1"},
             time_s=12.5,
         ),
-        suite(JunitCase(classname="kvstress.smoke", name="rank 0")),
+        suite(JunitCase(classname="kvstress.other", name="rank 0")),
         suite(),
     )
     assert broken_rules(root) == []
@@ -91,22 +51,56 @@ def test_a_document_holds_to_the_schema_and_its_counts_agree():
     assert first.find("failure").text == "17 lent\n40 freed"
 
 
+SPOILS = [
+    (lambda root: root[0].set("failures", "7"), "testsuite: failures 7, and there are 1"),
+    (lambda root: root[0].set("skipped", "1"), "testsuite: skipped 1, and there are 0"),
+    (lambda root: root.attrib.pop("tests"), "testsuites lacks tests"),
+    (lambda root: root[0].append(ElementTree.Element("properties")), "testsuite: children out of order"),
+    (lambda root: root[0][1].set("time", "1,2"), "testcase: time '1,2'"),
+    (lambda root: root[0][1].set("time", "1e-05"), "testcase: time '1e-05'"),
+    (
+        lambda root: root[0].set("timestamp", "2026-01-02T03:04:05Z"),
+        "testsuite: timestamp '2026-01-02T03:04:05Z'",
+    ),
+    (lambda root: root[0].set("hostname", ""), "testsuite: hostname ''"),
+    (lambda root: root[0][1].set("name", " "), "testcase: name ' '"),
+    (lambda root: root.set("colour", "red"), "testsuites has colour"),
+    (lambda root: root[0][1].append(ElementTree.Element("testsuite")), "testcase holds testsuite"),
+    (
+        lambda root: root[0][2].append(ElementTree.Element("skipped")),
+        "testcase: more than one of failure, error",
+    ),
+    (lambda root: root[0][2].append(ElementTree.Element("failure")), "testcase: two failure"),
+    (lambda root: root[0][2][0].attrib.pop("type"), "failure lacks type"),
+    (lambda root: setattr(root[0], "text", "words"), "testsuite: text 'words'"),
+    (lambda root: root[0][2].set("name", "b"), "two tests ('a', 'b')"),
+    (lambda root: setattr(root, "tag", "suites"), "the root is suites"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), SPOILS)
+def test_the_rules_refuse_a_spoiled_document(spoil, message):
+    cases = [JunitCase(classname="a", name="b"), JunitCase(classname="a", name="c", problem=FAILURE)]
+    root = written(suite(*cases, properties={"seed": "1"}))
+    spoil(root)
+    found = broken_document(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+    assert any(told.startswith(message) for told in found)
+
+
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("content", "message"),
     [
-        (lambda root: root[0].set("failures", "7"), "testsuite: failures 7, and there are 0"),
-        (lambda root: root.attrib.pop("tests"), "testsuites lacks tests"),
-        (lambda root: root[0].append(ElementTree.Element("properties")), "testsuite: children out of order"),
-        (lambda root: root[0][0].set("time", "1,2"), "testcase: time 1,2"),
-        (lambda root: root.set("colour", "red"), "testsuites has colour"),
-        (lambda root: root[0][0].append(ElementTree.Element("testsuite")), "testcase holds testsuite"),
+        (b"<testsuites/>", "no declaration of UTF-8"),
+        (b"<testsuites", "not well formed: "),
+        (b"<testsuites>\xff</testsuites>", "not well formed: 'utf-8' codec can't decode"),
+        (b"<testsuites>\x1b</testsuites>", "not well formed: not well-formed (invalid token)"),
+        (b"<testsuites>&#0;</testsuites>", "not well formed: reference to invalid character"),
+        ("<testsuites>\ufffe</testsuites>".encode(), "not well formed: not well-formed (invalid token)"),
     ],
 )
-def test_the_rules_refuse_a_spoiled_document(spoil, message):
-    root = written(suite(JunitCase(classname="a", name="b")))
-    assert broken_rules(root) == []
-    spoil(root)
-    assert message in broken_rules(root)
+def test_the_rules_refuse_what_is_no_document(content, message):
+    head = b"" if message.startswith("no decl") else b"<?xml version='1.0' encoding='utf-8'?>\n"
+    assert any(told.startswith(message) for told in broken_document(head + content))
 
 
 def test_characters_that_xml_cannot_hold_are_left_out_everywhere():

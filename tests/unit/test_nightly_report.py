@@ -110,6 +110,6 @@ def test_a_folder_of_another_version_is_told_by_its_kind_or_schema(night, capsys
     path = Path("out/verdict.json")
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "kind": "matrix"}))
-    assert report(capsys) == (1, "", "out/verdict.json: kind 'matrix', expected run or nightly\n")
+    assert report(capsys) == (1, "", "out/verdict.json: kind 'matrix', expected run or nightly or seeds\n")
     path.write_text(json.dumps({**document, "schema": 9}))
     assert report(capsys) == (1, "", "out/verdict.json: schema 9, expected 1\n")

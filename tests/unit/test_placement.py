@@ -16,32 +16,56 @@ from stress.launch.placement import Place, bundle, describe_shortage, rank_order
 
 
 def test_ranks_ask_for_a_gpu_each_where_there_are_any() -> None:
-    assert bundle(8, "auto", {"CPU": 64, "GPU": 8}) == {"CPU": 1, "GPU": 1}
-    assert bundle(8, "cpu", {"CPU": 64, "GPU": 8}) == {"CPU": 1}
-    assert bundle(8, "auto", {"CPU": 2}) == {"CPU": 0.25}
-    assert bundle(3, "auto", {"CPU": 2}) == {"CPU": 0.666}
+    assert bundle(8, "auto", [{"CPU": 64, "GPU": 8}]) == {"CPU": 1, "GPU": 1}
+    assert bundle(8, "cpu", [{"CPU": 64, "GPU": 8}]) == {"CPU": 1}
+    assert bundle(8, "auto", [{"CPU": 2}]) == {"CPU": 0.25}
+    assert bundle(3, "auto", [{"CPU": 2}]) == {"CPU": 0.666}
+
+
+def test_a_share_of_the_cores_fits_into_nodes_and_not_only_into_their_sum() -> None:
+    assert bundle(8, "auto", [{"CPU": 4}, {"CPU": 4}]) == {"CPU": 1}
+    assert bundle(8, "auto", [{"CPU": 3}, {"CPU": 2}]) == {"CPU": 0.6}  # 5 + 3; with 5 / 8 it would be 4 + 3
+    few_cores = [{"CPU": 4, "GPU": 8}, {"CPU": 64}]
+    assert bundle(8, "auto", few_cores) == {"CPU": 0.5, "GPU": 1}
 
 
 @pytest.mark.parametrize(
-    ("device", "total"), [("auto", {"CPU": 64, "GPU": 4}), ("cuda", {"CPU": 64}), ("cpu", {})]
+    ("device", "nodes", "there"),
+    [
+        ("auto", [{"CPU": 64, "GPU": 4}], "the cluster has 4;"),
+        ("cuda", [{"CPU": 64}], "the cluster has 0;"),
+        ("cuda", [{"CPU": 64, "GPU": 4}, {"CPU": 64}, {"CPU": 8, "GPU": 2}], "the cluster has 6 (4 + 2);"),
+        ("cpu", [{}], "the cluster has 0 CPUs;"),
+    ],
 )
-def test_what_can_never_be_placed_is_refused_in_one_line(device: str, total: dict[str, float]) -> None:
+def test_what_can_never_be_placed_is_refused_in_one_line(device: str, nodes: list, there: str) -> None:
     with pytest.raises(LaunchError) as refusal:
-        bundle(8, device, total)
+        bundle(8, device, nodes)
     assert "\n" not in str(refusal.value)
     assert "8 ranks" in str(refusal.value)
+    assert there in str(refusal.value)
 
 
 def test_one_node_is_taken_where_it_is_large_enough() -> None:
     each = {"CPU": 1.0, "GPU": 1.0}
-    assert strategy(8, each, [{"CPU": 8, "GPU": 4}, {"CPU": 8, "GPU": 8}]) == "STRICT_PACK"
-    assert strategy(16, each, [{"CPU": 8, "GPU": 8}] * 2) == "PACK"
-    assert strategy(3, {"CPU": 0.666}, [{"CPU": 2}]) == "STRICT_PACK"
+    assert strategy("auto", 8, each, [{"CPU": 8, "GPU": 4}, {"CPU": 8, "GPU": 8}]) == "STRICT_PACK"
+    assert strategy("auto", 16, each, [{"CPU": 8, "GPU": 8}] * 2) == "PACK"
+    assert strategy("auto", 3, {"CPU": 0.666}, [{"CPU": 2}]) == "STRICT_PACK"
+    assert strategy("pack", 3, {"CPU": 0.666}, [{"CPU": 2}]) == "PACK"
+    assert strategy("spread", 3, {"CPU": 0.666}, [{"CPU": 2}]) == "SPREAD"
 
 
 def test_a_shortage_says_what_is_there() -> None:
-    line = describe_shortage(8, {"CPU": 1, "GPU": 1}, {"CPU": 64, "GPU": 8}, {"CPU": 60, "GPU": 3}, 120)
-    assert "8 GPU wanted, 8 there, 3 free" in line
+    each, nodes = {"CPU": 1, "GPU": 1}, [{"CPU": 32, "GPU": 8}, {"CPU": 32, "GPU": 8}]
+    free = {"CPU": 60, "GPU": 9}
+    line = describe_shortage(8, each, "STRICT_PACK", nodes, free, 120)
+    assert "no place for 8 ranks on one node within 120 s" in line
+    assert "8 GPU wanted, 16 (8 + 8) there, 9 free" in line
+    assert "--set layout.placement=pack" in line
+    assert "placement" not in describe_shortage(8, each, "PACK", nodes, free, 120)
+    alone = describe_shortage(8, each, "STRICT_PACK", nodes[:1], free, 120)
+    assert "8 GPU wanted, 8 there, 9 free" in alone
+    assert "placement" not in alone
 
 
 def place(gpu_id: str, node: str = "n1") -> Place:

@@ -171,7 +171,7 @@ def test_ranks_that_gathered_other_step_plans_show_nothing_and_are_named():
         "Arm patched: not all ranks gathered the same step plans, only these among themselves: rank 0; rank 1."
     ]
     told = document["arms"]["patched"]["ranks"][0]["step_plans"]
-    assert told == {"exchanges": 18, "idle_beside_busy": 3, "digest": "a"}
+    assert told == {"exchanges": 18, "idle_beside_busy": 3, "digest": "a", "over": None}
 
 
 def test_step_plans_are_compared_with_neither_a_partial_rank_nor_one_that_told_none():
