@@ -217,6 +217,10 @@ class HybridSWAAllocator:
         self._check_full_available("free_group_end")
         self._check_swa_available("free_group_end")
 
+    def frees_wait(self) -> bool:
+        """Whether an open group holds frees of either pool back."""
+        return bool(self.swa_page_ids_group) or self.full_attn_allocator.frees_wait()
+
     def _flush_group(self) -> None:
         waiting = self.swa_page_ids_group
         self._close_group()

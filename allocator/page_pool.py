@@ -177,6 +177,10 @@ class PagePool:
         if piles:
             self._push(*piles)
 
+    def frees_wait(self) -> bool:
+        """Whether an open group holds frees back."""
+        return bool(self._pile or self._set_pile)
+
     def _close_group(self) -> None:
         self.is_not_in_free_group = True
         self._pile: list[torch.Tensor] = []

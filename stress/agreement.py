@@ -26,13 +26,17 @@ from stress.result import RankSpec
 from stress.share import warm_of
 from stress.workload.plan import build_plan
 
-# One rank that talks to nobody, and no checks: what is compared here needs none.
+# One rank that talks to nobody, and no checks: what is compared here needs none. The workload is the one that
+# docs/agreement.md speaks of.
 SHAPE = (
     "layout.tp_size=1",
     "layout.dp_size=1",
     "linker.store=memory",
     "check.level=0",
     "check.require=[]",
+    "workload.fork_rate=0",
+    "workload.cancel_rate=0.05",
+    "serving.chunk_tokens=1024",
 )
 
 USAGE = "python -m stress.agreement ROOT CORE SEEDS [OVERRIDE...]"

@@ -34,6 +34,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "workload.idle_cap_s": (0, 10**9),
     "workload.speed": (0.001, 10**6),
     "workload.cancel_rate": (0, 1),
+    "workload.fork_rate": (0, 1),
     "serving.chunk_tokens": (1, TOKENS_MAX),
     "serving.max_running": (1, 10**5),
     "serving.draft_tokens": (0, 1024),

@@ -68,6 +68,9 @@ class Workload(_Table):
     start_within: tuple[float, float] = (0.25, 0.75)
     speed: float = 1.0
     cancel_rate: float = 0.01
+    fork_rate: float = (
+        0.0  # share of requests that come twice at once: same prompt, output and client of their own
+    )
     namespaces: int = 1
     on_bad_row: Literal["fail", "skip"] = "fail"
     ballast: float = 0.0  # share of the pages that is on loan to others from the first operation to the last

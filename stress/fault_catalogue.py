@@ -30,7 +30,50 @@ FAULTS: dict[str, FaultFacts] = {
     "F01": FaultFacts(
         "a segment free does not drop unmapped representatives", ("sglang#38519",), "paged", ("I1",)
     ),
+    "F04": FaultFacts(
+        "a page free clears one token's entry", ("sglang#27779", "sglang#27789"), "paged", ("I5", "I8")
+    ),
+    "F05": FaultFacts(
+        "an allocation without SWA keeps the entries of recycled pages",
+        ("sglang#25805", "sglang#26078"),
+        "paged",
+        ("I4",),
+    ),
     "F06": FaultFacts(
         "a free in a group reads its peers at the flush", ("sglang#36135", "sglang#36646"), "paged", ("I7",)
+    ),
+    "F07": FaultFacts(
+        "a group opened inside a group drops what the outer one has piled",
+        ("sglang#36646",),
+        "paged",
+        ("I7",),
+    ),
+    "F08": FaultFacts(
+        "the FULL side of a page is freed while its peer is live", ("sglang#36723",), "paged", ("I6",)
+    ),
+    "F13": FaultFacts(
+        "a reserve for drafts is recorded unaligned",
+        ("sglang#31616", "sglang#13826", "sglang-jax#1147"),
+        "paged",
+        ("I6",),
+    ),
+    "F14": FaultFacts(
+        "an abort between match and batch leaves slot and lock",
+        ("sglang#12693", "sglang#9817"),
+        "paged",
+        ("I20",),
+        loaded=False,
+    ),
+    "F21": FaultFacts(
+        "a counter shrinks by the length of keys and grows by that of values",
+        ("sglang#10637",),
+        "paged",
+        ("I13",),
+    ),
+    "F23": FaultFacts(
+        "an allocation that fails in the second pool keeps what it took from the first",
+        ("kvcached#364",),
+        "paged",
+        ("I13",),
     ),
 }

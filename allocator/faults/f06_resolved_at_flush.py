@@ -12,29 +12,30 @@ from allocator.faults.log import FaultLog
 
 
 class ResolvedAtFlush:
-    """Overrides a HybridSWAAllocator. Remembers which FULL pages each run of the pile was read from."""
+    """Overrides a HybridSWAAllocator. Remembers what each run of the pile was read from: FULL pages and their peers."""
 
     faults: FaultLog
 
     def _close_group(self) -> None:
         super()._close_group()
-        self._sources: dict[int, torch.Tensor] = {}  # run of swa_page_ids_group -> its FULL pages
+        self._sources: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # run of swa_page_ids_group
 
     def free_swa_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
         run = len(self.swa_page_ids_group)
+        slots = self._representatives(indices, start_pos).to(torch.int64)
+        read = self._peer_pages(slots)
         super().free_swa_segment(indices, start_pos=start_pos)
         if len(self.swa_page_ids_group) > run:
-            pages = self._representatives(indices, start_pos).to(torch.int64) // self.page_size
-            self._sources[run] = pages
+            self._sources[run] = slots, read
 
     def _flush_group(self) -> None:
-        for run, pages in self._sources.items():
-            peers = self.translate_loc_from_full_to_swa(pages * self.page_size) // self.page_size
-            rebound = peers > 0
+        for run, (slots, read) in self._sources.items():
+            now = self._peer_pages(slots)
+            rebound = now > 0
             if bool(rebound.any()) and self.faults.acts("F06"):
-                kept = len(self.swa_page_ids_group[run]) - int(rebound.sum())
-                self.swa_page_ids_group[run] = torch.cat(
-                    (self.swa_page_ids_group[run][:kept], peers[rebound])
-                )
-                self._clear_peers(pages, pages[rebound])
+                self.swa_page_ids_group[run] = self.release.enqueue(torch.where(rebound, now, read))
+                self._clear_peers(slots[rebound], slots[rebound] // self.page_size)
         super()._flush_group()
+
+    def _peer_pages(self, slots: torch.Tensor) -> torch.Tensor:
+        return self.translate_loc_from_full_to_swa(slots) // self.page_size

@@ -33,6 +33,7 @@ class EventKind(str, Enum):
     # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
     COUNTS = "counts"
     LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
+    ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
     # pool, rid, pages: a running request's forward pass reads them; through an edge: the part that must have a peer
     READ = "read"
     WRITTEN = (

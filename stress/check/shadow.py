@@ -33,7 +33,7 @@ class _Plan(NamedTuple):
 # What an engine may let be watched, and `offsets`, which the probe alone decides: samples of slots inside a page.
 ALL_OBSERVATIONS = frozenset(
     {
-        *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain"),
+        *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content"),
     }
 )

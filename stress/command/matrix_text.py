@@ -45,4 +45,4 @@ def print_matrix(document: dict[str, Any]) -> None:
 def _since(operation: int | None, acted_at: int | None) -> str:
     if operation is None:
         return ""
-    return f"+{operation - acted_at}" if acted_at is not None and operation >= acted_at else str(operation)
+    return str(operation) if acted_at is None else f"{operation - acted_at:+d}"

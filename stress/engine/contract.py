@@ -69,7 +69,8 @@ class Engine(Protocol):
     pools: tuple[PoolShape, ...]
     edges: tuple[EdgeShape, ...]
     marks_exempt: frozenset[str]  # marks that it can't show, or never does by design
-    # of: lends, returns, mapping, groups, tables, cache, counts, drain, reads, writes, live, locks, transfers, keys
+    # of: lends, returns, mapping, groups, tables, cache, counts, drain, owners,
+    # reads, writes, live, locks, transfers, keys
     observes: frozenset[str]
 
     def open(self, spec: RequestSpec) -> None:
@@ -139,6 +140,9 @@ class Engine(Protocol):
 
     def leftover(self) -> tuple[int, int, int, int, int]:
         """Locks, pins, loads, offloads, requests still there (all 0 after a drain)."""
+
+    def kept_of(self, rid: int) -> tuple[int, int, int]:
+        """Locks, loads on their way and rows under a request's name: all 0 once it has ended. "owners" only."""
 
     def marks(self) -> dict[str, int]:
         """What the engine alone can see of the marks: node_split, tombstone_recovered, load_back, ..."""

@@ -40,7 +40,8 @@ def _run(faults: list[str]) -> Iterator[dict[str, Any]]:
     rows = rows_of(faults)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stress.matrix.cell", "stress.engine.reference"])
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=8) as pool:
+    # Not with max_tasks_per_child: when the first workers are used up, CPython waits for ever (python/cpython#115634).
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         twins: dict[tuple[str, str], Future[Cell]] = {}
         cells: dict[tuple[str, str], Future[Cell]] = {}
         for fault, state in rows:

@@ -21,6 +21,7 @@ from stress.probe.allocator_watch import Watch
 _ROW_KINDS = frozenset(
     {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
 )
+_ENDING_KINDS = frozenset({Kind.FINISH, Kind.ABORT, Kind.RETRACT})
 _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -36,6 +37,7 @@ class Probe:
         self._engine = engine
         self._waits = self.watch.reader.waits
         self._reads_counts = "counts" in engine.observes
+        self._asks_owners = "owners" in engine.observes
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
         self._tables: dict[int, np.ndarray] = {}
@@ -59,6 +61,10 @@ class Probe:
                 self._tell_table(rid)
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
+        if self._asks_owners and operation.kind in _ENDING_KINDS:
+            for rid, _ in operation.rows:
+                kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
+                watch.tell(EventKind.ENDED, watch.source.name, kept, None, self._how_it_ended())
         if not self._waits:
             self.ledger.settle(operation.number, operation.at_us)
 
@@ -117,10 +123,13 @@ class Probe:
         watch.tell(EventKind.HOLD, watch.source.name, table, None, "")
         watch.cause = cause
 
+    def _how_it_ended(self) -> str:
+        return "raised" if self.watch.raised or sys.exc_info()[0] is not None else "end"
+
     def _tell_counts(self) -> None:
         """The source pool's counts, and those of the others where they have changed."""
         watch = self.watch
-        method = "raised" if watch.raised or sys.exc_info()[0] is not None else "end"
+        method = self._how_it_ended()
         known = self._engine.counts() if self._reads_counts else {}
         for pool in watch.pools:
             counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())

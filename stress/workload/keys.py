@@ -20,7 +20,9 @@ from stress.words import mix, split, words
 from stress.workload.errors import WorkloadError
 from stress.workload.sessions import Sessions
 
-_CHAIN, _HEAD, _PRIVATE, _PLAY = (split(0, f"key/{name}") for name in ("chain", "head", "private", "play"))
+_CHAIN, _HEAD, _PRIVATE, _PLAY, _FORK = (
+    split(0, f"key/{name}") for name in ("chain", "head", "private", "play", "fork")
+)
 _ONE = np.uint64(1)
 CACHED_STREAMS = 1024  # block chains kept: ~2 x 16 KB each
 
@@ -64,6 +66,14 @@ class PageKeys:
             out[known:] = ((private >> _ONE) | _ONE).astype(np.int64)
         head = min(int(s.stream_head[stream]) // page, full)
         out[:head] = self._head(namespace, bool(self._root[stream]), head)
+        return out
+
+    def fork_keys(self, row: int, stream: int, play: int, namespace: int) -> np.ndarray:
+        """As `row_keys`, of a request with the same prompt and another output: what is not all prompt is private."""
+        out = self.row_keys(row, stream, play, namespace)
+        known = int(self.sessions.input[row]) // self.page_size
+        private = words(_FORK, namespace, play, row, np.arange(known, len(out)))
+        out[known:] = ((private >> _ONE) | _ONE).astype(np.int64)
         return out
 
     def written(self, row: int, stream: int, play: int, namespace: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from stress.words import below, chance, hash_ids, split, words
 from stress.workload.arrivals import place_arrivals
 from stress.workload.errors import WorkloadError
+from stress.workload.forks import with_forks
 from stress.workload.generator import generate_sessions, generated_profile
 from stress.workload.keys import PageKeys, check_page_size
 from stress.workload.lanes import Placed, place_lanes
@@ -36,7 +37,9 @@ class Plan:
     n: int
     page_size: int
     session: np.ndarray  # int64[n], a play of a session: replays are other sessions
-    turn: np.ndarray  # int32[n], row of the session, sub-agents after the root; unique in a session
+    turn: (
+        np.ndarray
+    )  # int32[n], row of the session, sub-agents after the root; unique in a session but for forks
     rank: np.ndarray  # int32[n]
     after: np.ndarray  # int64[n], request whose END releases this one, -1: arrives at start_us
     wait_us: np.ndarray  # int64[n], from that end to this arrival
@@ -48,6 +51,7 @@ class Plan:
         np.ndarray
     )  # int64[n]; PREFILL: prompt position reached, DECODE and RESULTS: output tokens reached
     namespace: np.ndarray  # int32[n]
+    fork: np.ndarray  # bool[n]: the request before it once more, see forks.py
     rows_skipped: int = 0
     zero_outputs: int = 0
     row: np.ndarray = field(default=None, repr=False)
@@ -56,7 +60,8 @@ class Plan:
 
     def keys(self, i: int) -> np.ndarray:
         """int64[ceil((prompt + output) / page_size)]: the page keys of request i."""
-        return self.page_keys.row_keys(*self._address(i))
+        keys = self.page_keys.fork_keys if self.fork[i] else self.page_keys.row_keys
+        return keys(*self._address(i))
 
     def tokens(self, i: int, lo: int, hi: int) -> np.ndarray:
         """int64[hi - lo]: token ids of positions [lo, hi) of request i, each below 2**31; see tokens.py."""
@@ -125,6 +130,7 @@ def _check(workload, ranks: int) -> None:
         ("idle_cap_s", workload.idle_cap_s >= 0, "0 or more"),
         ("namespaces", workload.namespaces >= 1, "at least 1"),
         ("cancel_rate", 0 <= workload.cancel_rate <= 1, "a share between 0 and 1"),
+        ("fork_rate", 0 <= workload.fork_rate <= 1, "a share between 0 and 1"),
         ("start_within", 0 <= lo <= hi <= 1, "two shares between 0 and 1 in order, such as [0.25, 0.75]"),
     ):
         if not good:
@@ -156,22 +162,30 @@ def _place(sessions: Sessions, times, workload, seed: int, *, shuffle: bool) -> 
 def _cut(
     sessions: Sessions, placed: Placed, wait_us, workload, seed: int, page_size: int, ranks: int
 ) -> Plan:
-    """Orders by (nominal start, session, turn), cuts at duration_s, then at ``requests``."""
+    """Orders by (nominal start, session, turn), cuts at duration_s, then, forks counted, at ``requests``."""
     stream = sessions.row_stream()[placed.row]
     root = sessions.session_stream[np.searchsorted(sessions.session_stream, stream, side="right") - 1]
     turn = placed.row - sessions.stream_row[root]
     order = np.lexsort((turn, placed.play, placed.start_us))
-    order = order[placed.start_us[order] < round(workload.duration_s * 1_000_000)][: int(workload.requests)]
+    requests = int(workload.requests)
+    order = order[placed.start_us[order] < round(workload.duration_s * 1_000_000)][:requests]
+    order, fork = with_forks(order, placed.play[order], turn[order], workload.fork_rate, seed)
+    order, fork = order[:requests], fork[:requests]
     n = len(order)
     if not n:
         raise WorkloadError(
             f"workload.duration_s = {workload.duration_s!r}: no request starts before it; raise it"
         )
     where = np.full(len(placed.row) + 1, -1, dtype=np.int64)
-    where[order] = np.arange(n)
+    where[order[~fork]] = np.flatnonzero(~fork)
     row, play, turn = placed.row[order], placed.play[order], turn[order]
     after = where[placed.after[order]]  # -1 reads the last cell, which is -1
-    cancel, cancel_tokens = _cancels(sessions, row, play, turn, workload, seed)
+    cancel, cancel_tokens = _cancels(
+        sessions, row, play, turn, workload.cancel_rate, split(seed, "workload/cancel")
+    )
+    if fork.any():
+        own = _cancels(sessions, row, play, turn, workload.cancel_rate, split(seed, "workload/cancel/fork"))
+        cancel, cancel_tokens = np.where(fork, own[0], cancel), np.where(fork, own[1], cancel_tokens)
     plays, inverse = np.unique(play, return_inverse=True)
     return Plan(
         n=n,
@@ -187,6 +201,7 @@ def _cut(
         cancel=cancel,
         cancel_tokens=cancel_tokens,
         namespace=hash_ids(split(seed, "workload/namespace"), plays, workload.namespaces)[inverse],
+        fork=fork,
         rows_skipped=sessions.rows_skipped,
         zero_outputs=sessions.zero_outputs,
         row=row,
@@ -195,9 +210,10 @@ def _cut(
     )
 
 
-def _cancels(sessions: Sessions, row, play, turn, workload, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    base = split(seed, "workload/cancel")
-    hit = chance(words(base, 0, play, turn), round(workload.cancel_rate * 1_000_000))
+def _cancels(
+    sessions: Sessions, row, play, turn, cancel_rate: float, base: np.uint64
+) -> tuple[np.ndarray, np.ndarray]:
+    hit = chance(words(base, 0, play, turn), round(cancel_rate * 1_000_000))
     share = below(words(base, 1, play, turn), 1_000_000)
     kind = np.where(hit, 1 + np.searchsorted(_CANCEL_BOUNDS, share, side="right"), CANCEL_NONE).astype(
         np.int8

@@ -12,7 +12,9 @@ from stress.probe import Probe
 class TinyEngine:
     """One pool pair, rows without a prefix cache."""
 
-    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+    observes = frozenset(
+        {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "owners"}
+    )
     step = ""
 
     def __init__(self):
@@ -33,6 +35,9 @@ class TinyEngine:
     def counts(self):
         full, swa = self.allocator.full_available_size() // PAGE, self.allocator.swa_available_size() // PAGE
         return {"full": (32, full, len(self.kept), 0), "swa": (16, swa, len(self.kept), 0)}
+
+    def kept_of(self, rid):
+        return (0, 0, int(rid in self.rows))
 
     def leftover(self):
         return (0, 0, 0, 0, len(self.rows))
@@ -92,3 +97,11 @@ def test_the_probe_limits_the_ledger_to_what_the_engine_observes():
     ledger, _ = served(engine, (Kind.EXTEND, 1, lambda: engine.extend(1, 4)))
     assert ledger.rules_watched == ["I1", "I2", "I3", "I13"]
     assert ledger.findings == {}
+
+
+def test_the_probe_of_an_engine_asks_what_is_kept_of_a_request_that_has_ended():
+    engine = TinyEngine()
+    ledger, _ = served(engine, (Kind.EXTEND, 5, lambda: engine.extend(5, 3)), (Kind.ABORT, 5, lambda: None))
+    finding = next(one for one in ledger.kept if one.rule == "I20")
+    assert finding.operation == 2
+    assert finding.message.startswith("left of request 5 after abort of request 5: 1 row")

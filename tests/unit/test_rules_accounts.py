@@ -110,6 +110,31 @@ def test_i13_a_counter_that_drifts():
     assert finding.operation == 2 and "2 pages more accounted for than on loan" in finding.message
 
 
+def test_i13_a_counter_that_drifts_in_an_admission_that_evicts_for_its_load():
+    bench = Bench(rules=["I13"])
+    slots = bench.lend(1, 3)
+    accounts(bench, "extend", 1, 3, 0)
+    bench.do("admit", 2, lambda: bench.allocator.free_segment(slots[:PAGE], start_pos=0), "cache eviction")
+    bench.number -= 1
+    bench.load(2, 1)
+    hold(bench, 2, [1], "admit")
+    accounts(bench, "admit", 2, 1, 0)  # two are left
+    finding = bench.only("I13")
+    assert finding.operation == 2 and "1 pages more on loan" in finding.message
+
+
+def test_i13_an_admission_may_lend_for_its_load_and_evict():
+    bench = Bench()
+    slots = bench.lend(1, 3)
+    accounts(bench, "extend", 1, 3, 0)
+    bench.do("admit", 2, lambda: bench.allocator.free_segment(slots[:PAGE], start_pos=0), "cache eviction")
+    bench.number -= 1
+    bench.load(2, 1)
+    hold(bench, 2, [1], "admit")
+    accounts(bench, "admit", 2, 2, 0)
+    bench.clean()
+
+
 def test_i13_an_allocation_that_failed_half_way():
     """FULL pages are taken, the SWA pool is short, and nothing is rolled back (kvcached#364)."""
     bench = Bench(rules=["I13"])
@@ -145,4 +170,23 @@ def test_i20_is_silent_when_all_is_back():
     bench = Bench()
     bench.free(1, bench.lend(1, 2))
     bench.tell(EventKind.LEFTOVER, "full", [0, 0, 0, 0, 0])
+    bench.clean()
+
+
+def test_i20_names_what_is_kept_of_a_request_that_has_ended():
+    bench = Bench(rules=["I20"])
+    bench.lend(1, 2)
+    hold(bench, 1, [1, 2], "admit")
+    bench.tell(EventKind.ENDED, "full", [1, 0, 1], rid=1, operation_kind="abort", method="end")
+    finding = bench.only("I20")
+    assert (finding.operation, finding.page) == (1, 1)
+    assert finding.message == (
+        "left of request 1 after abort of request 1: 1 lock, 1 row, and 2 pages in its table, first 1"
+    )
+
+
+def test_i20_is_silent_for_a_request_that_left_nothing_or_whose_end_raised():
+    bench = Bench()
+    bench.tell(EventKind.ENDED, "full", [0, 0, 0], rid=1, operation_kind="abort", method="end")
+    bench.tell(EventKind.ENDED, "full", [1, 1, 1], rid=2, operation_kind="finish", method="raised")
     bench.clean()

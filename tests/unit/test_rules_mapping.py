@@ -194,6 +194,21 @@ def test_i8_one_token_cleared():
     assert (finding.operation, finding.pool, finding.page) == (2, "full", 1)
 
 
+def test_i8_one_token_cleared_inside_a_group():
+    """The page's first entry is gone: what is left of it will not be cleared at the flush either."""
+
+    class ClearsNamedTokens(HybridSWAAllocator):
+        def _clear_peers(self, indices, full_pages):
+            self.full_to_swa_index_mapping[full_pages * self.page_size] = 0
+
+    bench = Bench(ClearsNamedTokens(FULL * PAGE, SWA * PAGE, PAGE), rules=["I8"])
+    slots = bench.lend(1, 2)
+    bench.do("results_begin", -1, bench.allocator.free_group_begin)
+    bench.do("checkpoint", 1, lambda: bench.allocator.free_swa_segment(slots, start_pos=0))
+    finding = bench.only("I8")
+    assert (finding.operation, finding.pool, finding.page) == (3, "full", 1)
+
+
 def test_i8_allows_a_page_that_is_not_full_yet():
     bench = Bench(level=3)
     lens = lambda *n: torch.tensor(n)  # noqa: E731

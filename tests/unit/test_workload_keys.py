@@ -15,7 +15,8 @@ SERVING = SimpleNamespace(step_base_ms=160, prefill_tokens_per_s=16000, accept_m
 def plan_of(trace, page_size=64, ranks=2, seed=1, **changes):
     settings = dict(
         trace=str(trace), requests=200, duration_s=3600, loop="closed", concurrency=3, idle_cap_s=30,
-        start_within=[0.25, 0.75], speed=1.0, cancel_rate=0.05, namespaces=1, on_bad_row="fail",
+        start_within=[0.25, 0.75], speed=1.0, cancel_rate=0.05, fork_rate=0.0, namespaces=1,
+        on_bad_row="fail",
     )  # fmt: skip
     workload = SimpleNamespace(**{**settings, **changes})
     return build_plan(workload, SERVING, seed=seed, page_size=page_size, ranks=ranks)

@@ -14,6 +14,7 @@ from stress.check.rules.i08_offsets import Offsets
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i20_drained import Drained
+from stress.check.rules.i20_ended import Ended
 from stress.check.rules.rule import Rule
 
 RULES: tuple[type[Rule], ...] = (
@@ -29,4 +30,5 @@ RULES: tuple[type[Rule], ...] = (
     Held,
     Conservation,
     Drained,
+    Ended,
 )

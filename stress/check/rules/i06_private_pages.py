@@ -1,9 +1,10 @@
 """I6 for the pool that holds every position: what a request owned beyond the cache is gone when the request is.
 
 Private pages = lent - asked back - evictable - protected, a number, O(1) after each operation. It grows only by what
-tables gain in an allocation, changes otherwise only in an operation of one request, and is 0 for a request that has
-ended. So a reserved tail that is never given back (sglang#31616), a counter that drifts (sglang#10637, then I13) and an
-allocation that failed without rolling back (kvcached#364, I13) are seen at their operation.
+tables gain in an allocation, in an admission by what is lent for a load at most, changes otherwise only in an operation
+of one request, and is 0 for a request that has ended. So a reserved tail that is never given back (sglang#31616), a
+counter that drifts (sglang#10637, then I13) and an allocation that failed without rolling back (kvcached#364, I13) are
+seen at their operation.
 Once the free list of the pool is corrupt its accounts mean nothing: the rule then keeps silent.
 """
 
@@ -26,16 +27,21 @@ class PrivatePages(Rule):
     title = "a request that has ended owns nothing"
     also = frozenset({"I13"})
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
-    kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
+    kinds = frozenset({EventKind.LEND, EventKind.HOLD, EventKind.COUNTS})
 
     def __init__(self):
         self._total = 0
+        self._lent = 0  # pages lent in the operation at hand
         self._private: dict[int, int] = {}
         self._unknown: set[int] = set()  # an operation of the request raised half-way
         self._grown: dict[int, int] = {}
         self._ended: dict[int, np.ndarray] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        if event.kind is EventKind.LEND:
+            if event.pool not in shadow.edge_into:
+                self._lent += len(event.pages)
+            return
         if event.kind is EventKind.HOLD:
             rid = event.cause.rid
             old = shadow.tables.get(rid, event.pages[:0])
@@ -51,6 +57,7 @@ class PrivatePages(Rule):
         change, self._total = total - self._total, total
         if pool.surplus == 0:
             self._account(event, pool, change, report)
+        self._lent = 0
         self._grown.clear()
         self._ended.clear()
 
@@ -64,6 +71,12 @@ class PrivatePages(Rule):
             unexplained = change - sum(self._grown.values())
             if unexplained:
                 report(_unexplained(event, unexplained))
+        elif kind == "admit":
+            # What was lent for a load is the row's, or the tree's already, or was given back for want of SWA.
+            unexplained = change - min(max(change, 0), self._lent)
+            if unexplained:
+                report(_unexplained(event, unexplained))
+                change -= unexplained
         if rid < 0 or kind in _ALLOCATES:
             for row, gained in self._grown.items():
                 self._private[row] = self._private.get(row, 0) + gained

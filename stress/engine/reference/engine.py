@@ -33,7 +33,9 @@ OURS = Habits()
 class ReferenceEngine:
     """One rank's KV memory. `max_rows`: requests that can hold a row at once; `spare_pages`: draft tail of a row."""
 
-    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
+    observes = frozenset(
+        {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "owners"}
+    )
 
     marks_exempt: frozenset[str] = frozenset()
 
@@ -235,6 +237,10 @@ class ReferenceEngine:
         loads, offloads = linker.in_flight() if linker else (0, 0)
         locks = sum(len(held) for held in self.memory.cache.holders.values())
         return locks, self.external.pins(), loads, offloads, len(self._rows)
+
+    def kept_of(self, rid: int) -> tuple[int, int, int]:
+        locks = len(self.memory.cache.holders.get(rid, ()))
+        return locks, self.external.loads_of(rid), int(rid in self._rows)
 
     def marks(self) -> dict[str, int]:
         cache = self.memory.cache

@@ -179,5 +179,11 @@ class External:
             return now_us
         return self.linker.next_due_us()
 
+    def loads_of(self, rid: int) -> int:
+        """Loads on their way into pages of the request's row; not those whose pages the tree holds by now."""
+        return sum(
+            row.spec.rid == rid and ticket not in self._load_pins for ticket, row in self._loading.items()
+        )
+
     def pins(self) -> int:
         return len(self._offloads) + len(self._load_pins)

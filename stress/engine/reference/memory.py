@@ -67,8 +67,6 @@ class Memory:
         tokens = int((upto - prefix).sum())
         estimate = tokens + len(targets) * page_size
         self.make_room(estimate, estimate)
-        if int((end_new - first_new).sum()) * page_size > self.allocator.available_size():
-            return False
         self.step = step
         out = self.allocator.alloc_extend(
             *self._lengths(prefix), *self._lengths(upto), self._last_slots(targets), tokens

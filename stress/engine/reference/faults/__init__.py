@@ -6,6 +6,17 @@ the linker.
 
 from __future__ import annotations
 
-ENGINE_FAULTS: dict[str, type] = {}
-MEMORY_FAULTS: dict[str, type] = {}
+from stress.engine.reference.faults.f07_group_in_group import GroupInGroup
+from stress.engine.reference.faults.f08_full_side_alone import FullSideAlone
+from stress.engine.reference.faults.f13_recorded_unaligned import RecordedUnaligned
+from stress.engine.reference.faults.f14_abort_before_batch import AbortBeforeBatch
+
+ENGINE_FAULTS: dict[str, type] = {
+    "F07": GroupInGroup,
+    "F13": RecordedUnaligned,
+    "F14": AbortBeforeBatch,
+}
+MEMORY_FAULTS: dict[str, type] = {
+    "F08": FullSideAlone,
+}
 EXTERNAL_FAULTS: dict[str, type] = {}

@@ -1,0 +1,26 @@
+"""F14: an abort between match and batch leaves the request's slot and lock (sgl-project/sglang#12693, #9817).
+
+The row, what was loaded for it and the lock on its prefix stay; the scheduler has forgotten the request.
+"""
+
+from __future__ import annotations
+
+from allocator.faults.log import FaultLog
+
+
+class AbortBeforeBatch:
+    """Overrides a ReferenceEngine. `_joined`: requests that have been part of a batch."""
+
+    faults: FaultLog
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._joined: set[int] = set()
+
+    def extend(self, rows: list[tuple[int, int]]) -> bool:
+        self._joined.update(rid for rid, _ in rows)
+        return super().extend(rows)
+
+    def abort(self, rid: int) -> None:
+        if rid in self._joined or not self.faults.acts("F14"):
+            super().abort(rid)
