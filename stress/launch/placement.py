@@ -85,7 +85,8 @@ def describe_shortage(
         for name, amount in sorted(each.items())
     ]
     one = " on one node" if strategy == "STRICT_PACK" else ""
-    several = "use --set layout.placement=pack, " if one and len(nodes) > 1 else ""
+    enough = all(free.get(name, 0.0) >= amount * ranks for name, amount in each.items())
+    several = "use --set layout.placement=pack, " if one and enough else ""
     return (
         f"ray launcher: no place for {ranks} ranks{one} within {waited_s:g} s ({'; '.join(parts)}); "
         f"wait for other jobs, {several}add nodes, or lower layout.tp_size"

@@ -217,5 +217,10 @@ def _several_nodes(places: Collection[Place]) -> bool:
 
 
 def _one_line(error: Exception) -> str:
-    """The error's first statement; Ray goes on with a paragraph of common causes."""
-    return " ".join(str(error).split()).partition(" Some common causes")[0][:400]
+    """The error's first statement; Ray goes on with a paragraph of common causes.
+
+    Of an actor out of reach it is the broken connection's: what stands around it names the actor, so that the ranks
+    of a dead node would have a reason each.
+    """
+    text = " ".join(str(error).split()).partition(" Some common causes")[0]
+    return text.rpartition("RpcError: ")[2].partition(" rpc_code:")[0][:400]

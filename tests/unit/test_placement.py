@@ -63,8 +63,9 @@ def test_a_shortage_says_what_is_there() -> None:
     assert "8 GPU wanted, 16 (8 + 8) there, 9 free" in line
     assert "--set layout.placement=pack" in line
     assert "placement" not in describe_shortage(8, each, "PACK", nodes, free, 120)
-    alone = describe_shortage(8, each, "STRICT_PACK", nodes[:1], free, 120)
-    assert "8 GPU wanted, 8 there, 9 free" in alone
+    assert "placement" not in describe_shortage(8, each, "STRICT_PACK", nodes, {"CPU": 60, "GPU": 7}, 120)
+    alone = describe_shortage(8, each, "STRICT_PACK", nodes[:1], {"CPU": 32, "GPU": 3}, 120)
+    assert "8 GPU wanted, 8 there, 3 free" in alone
     assert "placement" not in alone
 
 

@@ -1,4 +1,4 @@
-"""A cluster whose head is gone is called no more; the process ends with its own exit code."""
+"""What is told of actors and heads that are gone: a cluster without a head is called no more, and exit codes stay."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from stress.launch import ray as ray_launcher
 from stress.launch import ray_head
 from stress.launch.ray_head import HeadWatch, end_workers
 
@@ -79,3 +80,21 @@ def test_a_process_that_cannot_be_shut_down_still_has_its_exit_code(broken: bool
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, timeout=60
     )
     assert (done.returncode, done.stdout.strip()) == (3, seen)
+
+
+def test_ranks_of_a_dead_node_share_one_reason() -> None:
+    told = {
+        ray_launcher._one_line(
+            RuntimeError(
+                f"The actor {actor} is unavailable: The actor is temporarily unavailable: RpcError: RPC error: Socket "
+                "closed rpc_code: 14. The task may or may not have been executed on the actor."
+            )
+        )
+        for actor in ("02afae6f2207c398", "9ba431fbbf6f6bc3")
+    }
+    assert told == {"RPC error: Socket closed"}
+    died = "The actor died unexpectedly before finishing this task. Some common causes include: (1) the OOM killer"
+    assert (
+        ray_launcher._one_line(RuntimeError(died))
+        == "The actor died unexpectedly before finishing this task."
+    )
