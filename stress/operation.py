@@ -32,6 +32,8 @@ class Kind(str, Enum):
     POLL = "poll"  # completions of the external linker take effect
     DRAIN = "drain"  # everything cached is evicted: the pools must be whole again
 
+    __hash__ = str.__hash__  # an enum's own is a Python call, and every operation looks its kind up
+
 
 Rows = tuple[tuple[int, int], ...]
 

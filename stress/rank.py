@@ -86,7 +86,7 @@ class Rank:
         self.recorder = Recorder(config.record.operations, emit)
         self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
-        self.ledger.listen(self.coverage.observe)
+        self.ledger.listen(self.coverage.observe, Coverage.kinds)
         self.probe = Probe(engine, self.ledger) if config.check.level else None
         self.operator = Operator(
             engine,

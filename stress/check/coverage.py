@@ -14,7 +14,12 @@ from stress.check.event import EdgeShape, Event, EventKind
 
 
 class Coverage:
-    """Marks of one rank. `on_mark(mark, operation)` is called when a mark is reached for the first time."""
+    """Marks of one rank. `on_mark(mark, operation)` is called when a mark is reached for the first time.
+
+    `kinds`: the events that `observe` reads marks from.
+    """
+
+    kinds = frozenset({EventKind.GROUP_BEGIN, EventKind.GROUP_END, EventKind.INTENT})
 
     def __init__(self, edges: tuple[EdgeShape, ...], on_mark: Callable[[str, int], None] | None = None):
         self.reached: dict[str, int] = {}
@@ -54,7 +59,11 @@ class Coverage:
             if step == "cache eviction":
                 self.add("full_evicted", operation)
             return
-        mapped = int(np.count_nonzero(event.peers != self._no_peer[event.pool]))
+        peers, no_peer = event.peers, self._no_peer[event.pool]
+        if type(peers) is list:
+            mapped = len(peers) - peers.count(no_peer)
+        else:
+            mapped = int(np.count_nonzero(peers != no_peer))
         if mapped < len(event.peers) and event.pool in self._open:
             self.add("free_group_with_unmapped", operation)
         if mapped and step == "SWA eviction":

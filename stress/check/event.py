@@ -1,7 +1,8 @@
 """What the probe sees below an operation: pages lent, returned, mapped, asked back, held.
 
 An event carries page ids, never token slots: the probe reduces slots to pages as it sees them. `pages` and `peers`
-are int64 numpy arrays of equal length (or `peers` is None), owned by the event: nobody writes to them later. On a
+are int64 numpy arrays of equal length (or `peers` is None), owned by the event: nobody writes to them later. On the
+way from the probe to the rules few pages travel as lists (`with_arrays`). On a
 GPU they arrive one non-blocking copy later, still under the operation that caused them. An event says what the
 target *did*; what it *meant* to do is an INTENT, recorded when a deferred free is enqueued, because a free that is
 resolved at the flush may name a page that is validly on loan by then; or a BIND, which MAP then has to confirm.
@@ -55,6 +56,8 @@ class EventKind(str, Enum):
     # pool, rid, pages, peers = stamps found there: what a read, a load or a store saw (method says which)
     CONTENT = "content"
 
+    __hash__ = str.__hash__  # an enum's own is a Python call, and a kind is looked up several times an event
+
 
 class Cause(NamedTuple):
     """Who asked: the operation under which an event happened, and the engine's own word for the step in it."""
@@ -75,6 +78,17 @@ class Event(NamedTuple):
     method: str  # the target's method, e.g. "free_swa_segment"
     at_us: int
     token: int = -1  # of a lock or a transfer: which one
+
+
+def with_arrays(event: Event) -> Event:
+    """The event as rules take it. The probe tells few pages as a list: arrays of one page are dear."""
+    pages, peers = event.pages, event.peers
+    if type(pages) is list:
+        event = event._replace(
+            pages=np.array(pages, dtype=np.int64),
+            peers=np.array(peers, dtype=np.int64) if type(peers) is list else peers,
+        )
+    return event
 
 
 class PoolShape(NamedTuple):

@@ -11,7 +11,7 @@ from collections import deque
 
 import numpy as np
 
-from stress.check.event import Cause, Event, EventKind
+from stress.check.event import Cause, Event, EventKind, with_arrays
 from stress.check.state import Shadow
 
 JOURNAL_EVENTS = 100_000
@@ -45,7 +45,7 @@ class History:
         edge = self._shadow.edge_into.get(pool)
         if edge is None or page != edge.target.null:
             return None
-        for event in self._journal:
+        for event in map(with_arrays, self._journal):
             if event.pool == pool and event.kind is EventKind.INTENT and event.peers is not None:
                 at = np.flatnonzero(event.peers == edge.no_peer)
                 if len(at):
@@ -56,7 +56,7 @@ class History:
         """Up to HISTORY_LINES lines about a page, with what happened since to a second one (the null page)."""
         sources = {edge.shape.target: edge.shape.source for edge in self._shadow.edges}
         found: list[str] = []
-        for event in self._journal:
+        for event in map(with_arrays, self._journal):
             line = self._line(event, pool, page, sources)
             if line is None and found and event.pool == also_pool and event.peers is None:
                 line = self._line(event, also_pool, also_page, sources)

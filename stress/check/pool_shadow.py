@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stress.check.event import Cause, EdgeShape, PoolShape
+from stress.check.event import Cause, EdgeShape, Event, PoolShape, with_arrays
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _COUNTING = np.arange(1 << 16)
@@ -53,14 +53,32 @@ class PoolShadow:
         self.surplus = self.surplus_outside = 0  # free-list entries too many; those of them outside the pool
         self.tables_named = False  # whether any table has named a page of this pool
         self.group_open = False
-        self.intents: list[Intent] = []
-        self.returned: list[np.ndarray] = []
+        # Since the last close: frees that asked pages back (INTENT events), the pages that came, and whether any of
+        # it was judged by the rules rather than proved in order (quick.py).
+        self.asking: list[Event] = []
+        self.came: list[np.ndarray | list[int]] = []
+        self.doubtful = False
+        self._intents: list[Intent] = []
         # The pages of the event at hand: see `look`.
         self.valid = self.outside = _NOTHING
         self.loaned = np.empty(0, dtype=bool)
         self.loans = 0
         self.repeated: np.ndarray | None = None
         self._stamp = np.zeros(size, dtype=np.int64)
+
+    @property
+    def intents(self) -> list[Intent]:
+        """What frees have asked back since the last close, the first first."""
+        for event in self.asking[len(self._intents) :]:
+            pages, peers, cause = (event := with_arrays(event)).pages, event.peers, event.cause
+            read, sources = (pages, None) if peers is None else (peers, pages)
+            self._intents.append(Intent(read, sources, cause, event.method, event.at_us))
+        return self._intents
+
+    @property
+    def returned(self) -> list[np.ndarray]:
+        """The lendable pages that have come back since the last close, by call."""
+        return [np.asarray(pages, dtype=np.int64) for pages in self.came]
 
     def look(self, pages: np.ndarray) -> None:
         """Sorts the pages of the event at hand: `valid` and `outside` of the pool; over `valid` the masks `loaned`,
@@ -73,9 +91,9 @@ class PoolShadow:
         valid = self.valid
         self.loaned = self.on_loan[valid]
         self.loans = np.count_nonzero(self.loaned)
-        self.repeated = self._repeated(valid)
+        self.repeated = self.repeats(valid)
 
-    def _repeated(self, pages: np.ndarray) -> np.ndarray | None:
+    def repeats(self, pages: np.ndarray) -> np.ndarray | None:
         """Mask of the pages that come again later among them; None: each comes once."""
         if len(pages) < 2:
             return None
@@ -131,7 +149,7 @@ class PoolShadow:
         if len(self.outside):
             self._free_list_differs(self.outside, +1)
             self.surplus_outside += len(self.outside)
-        self.returned.append(self.valid)
+        self.came.append(self.valid)
 
     def ask(self, pages: np.ndarray) -> None:
         """Marks pages on loan as asked back; pages that are not on loan are left alone."""
@@ -140,7 +158,7 @@ class PoolShadow:
             pages = pages[new]
         self.asked[pages] = True
         self.asked_pages += len(pages)
-        repeated = self._repeated(pages)
+        repeated = self.repeats(pages)
         if repeated is not None:
             self.asked_pages -= int(np.count_nonzero(repeated))
 
@@ -151,8 +169,10 @@ class PoolShadow:
             self.asked[late] = False
             self.asked_pages = 0
             self.write_off(late)
-        self.intents = []
-        self.returned = []
+        self.asking = []
+        self.came = []
+        self._intents = []
+        self.doubtful = False
 
     def write_off(self, pages: np.ndarray) -> None:
         """These pages on loan have no holder, and that has been reported."""

@@ -10,25 +10,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
-from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
-from stress.check.history import JOURNALLED, History
+from stress.check.event import EdgeShape, Event, EventKind, PoolShape, with_arrays
+from stress.check.evidence import Evidence
+from stress.check.history import History
+from stress.check.plan import Plan, plan_of
+from stress.check.proof import Proofs, proofs_of
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
 from stress.result import Finding
-
-
-class _Plan(NamedTuple):
-    """What is done with the events of one kind."""
-
-    journalled: bool
-    looked_at: bool
-    checks: list[tuple[Rule, Callable]]
-    closing: list[Rule]
-    apply: Callable[[Event], None] | None
-
 
 # What an engine may let be watched, and `offsets`, which the probe alone decides: samples of slots inside a page.
 ALL_OBSERVATIONS = frozenset(
@@ -43,7 +34,8 @@ class Ledger:
     """`level` 0-3 is the price of the checks; `rules` names those to run (None: all); raises ValueError for others.
 
     findings: violations by rule, in pages where pages are wrong. kept: the first of each (pool, rule). first: the one
-    with the lowest faulty operation. on_finding is called with each one kept.
+    with the lowest faulty operation. on_finding is called with each one kept. short_cuts: events in order are proved
+    so in one pass (proof.py); never at level 3.
     """
 
     def __init__(
@@ -54,6 +46,7 @@ class Ledger:
         rules: list[str] | None = None,
         observes: Iterable[str] = ALL_OBSERVATIONS,
         on_finding: Callable[[Finding], None] | None = None,
+        short_cuts: bool = True,
     ):
         unknown = sorted(set(rules or ()) - {rule.id for rule in RULES})
         if unknown:
@@ -61,19 +54,18 @@ class Ledger:
             raise ValueError(f"check.rules: no rule {', '.join(unknown)}; choose among {known}")
         self.shadow = Shadow(pools, edges)
         self.history = History(self.shadow)
-        self.findings: dict[str, int] = {}
-        self.kept: list[Finding] = []
-        self.first: Finding | None = None
+        self._evidence = Evidence(self.history, on_finding)
+        self.findings, self.kept = self._evidence.findings, self._evidence.kept
         self.crashed = ""
-        self.on_finding = on_finding
         self.level = level
         self.events = 0
         self._lost = False
         self._noticed = 0
         self._at_us = 0
         self._call = 0
-        self._seen: set[tuple[str, str]] = set()
-        self._listeners: list[Callable[[Event], None]] = []
+        self._settled_events = 0
+        self._listeners: list[tuple[Callable[[Event], None], frozenset[EventKind]]] = []
+        self._proofs = proofs_of(self.shadow, self._consult) if short_cuts and level < 3 else {}
         self._wanted = {rule.id for rule in RULES} if rules is None else set(rules)
         self._rules = [r() for r in RULES if r.level <= level and self._wanted & {r.id, *r.also}]
         self.limit_to(observes)
@@ -92,11 +84,11 @@ class Ledger:
         self._at_close = [rule for rule in self._rules if rule.closes]
         self._at_end = [rule for rule in self._rules if rule.ends]
         self._plans = {
-            kind: _Plan(
-                kind in JOURNALLED,
-                kind in LOOKED_AT,
-                [(rule, rule.check) for rule in self._rules if kind in rule.kinds],
-                self._at_close if kind is EventKind.GROUP_END else [],
+            kind: plan_of(
+                kind,
+                self._rules,
+                [listener for listener, kinds in self._listeners if kind in kinds],
+                Proofs() if self._lost else self._proofs.get(kind, Proofs()),
                 None if self._lost else self.shadow.apply_of(kind),
             )
             for kind in EventKind
@@ -108,25 +100,75 @@ class Ledger:
         return list(dict.fromkeys(rule.id for rule in self._rules if rule.id in self._wanted))
 
     @property
+    def first(self) -> Finding | None:
+        """The finding with the lowest faulty operation."""
+        return self._evidence.first
+
+    @property
+    def on_finding(self) -> Callable[[Finding], None] | None:
+        return self._evidence.on_finding
+
+    @on_finding.setter
+    def on_finding(self, on_finding: Callable[[Finding], None] | None) -> None:
+        self._evidence.on_finding = on_finding
+
+    @property
     def operation(self) -> int:
         """The operation of the last event, or the one that was settled last."""
         return self._noticed
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """`listener` is called with each event after the rules (the marks of coverage.py)."""
-        self._listeners.append(listener)
+    def listen(self, listener: Callable[[Event], None], kinds: frozenset[EventKind] | None = None) -> None:
+        """`listener` is called with each event after the rules (the marks of coverage.py).
+
+        One that names the `kinds` that it wants takes few pages as a list.
+        """
+        if kinds is None:
+            self._listeners.append((lambda event: listener(with_arrays(event)), frozenset(EventKind)))
+        else:
+            self._listeners.append((listener, kinds))
+        self._index()
 
     def observe(self, event: Event) -> None:
-        """One event, in the order in which the target did it."""
-        shadow, operation = self.shadow, event.cause.operation
+        """One event, in the order in which the target did it. Few pages may be a list."""
+        operation = event.cause.operation
         if event.call != self._call or operation != self._noticed:
             self._close_call()
             self._call = event.call
         self.events += 1
         self._noticed, self._at_us = operation, event.at_us
         plan = self._plans[event.kind]
+        prove = plan.few if type(event.pages) is list else plan.many
+        try:
+            if prove is None or not prove(event, plan.others):
+                self._judge(with_arrays(event), plan)
+            elif plan.journalled:
+                self.history.record(event)
+        except Exception:
+            self._lose(event)
+        for listener in plan.listeners:
+            listener(event)
+
+    def _consult(self, event: Event, others: list[tuple[Rule, Callable]]) -> None:
+        """An event that is proved in order is shown to the rules that the proof does not speak for."""
+        looked = False
+        for rule, check in others:
+            if not rule.takes_lists:
+                event = with_arrays(event)
+                if not looked and event.peers is None and event.kind in LOOKED_AT:
+                    looked = True
+                    self.shadow.pools[event.pool].look(event.pages)
+            try:
+                check(event, self.shadow, self._report)
+            except Exception:
+                self._drop(rule)
+
+    def _judge(self, event: Event, plan: Plan) -> None:
+        """Shows an event to every rule that wants it, then applies it."""
+        shadow = self.shadow
         if plan.journalled:
             self.history.record(event)
+        if plan.moves:
+            shadow.doubtful = shadow.pools[event.pool].doubtful = True
         if plan.looked_at and event.peers is None:
             shadow.pools[event.pool].look(event.pages)
         for rule, check in plan.checks:
@@ -141,8 +183,6 @@ class Ledger:
                 plan.apply(event)
             except Exception:
                 self._lose(event)
-        for listener in self._listeners:
-            listener(event)
 
     def _lose(self, event: Event) -> None:
         """The shadow itself has failed. Without its state no rule can judge what follows: all stop."""
@@ -152,7 +192,12 @@ class Ledger:
 
     def settle(self, noticed_operation: int, at_us: int) -> None:
         """The operation is over: what must hold between operations is checked now."""
+        if self.events == self._settled_events:
+            # Nothing has happened since it was settled last.
+            self._noticed, self._at_us = noticed_operation, at_us
+            return
         self._close_call()
+        self._settled_events = self.events
         self._noticed, self._at_us = noticed_operation, at_us
         for rule in self._at_end:
             self._run(rule, rule.end, None)
@@ -161,12 +206,13 @@ class Ledger:
     def _close_call(self) -> None:
         """The last call of the target is over: outside a group everything that it asked back has come back."""
         for pool in self.shadow.pools.values():
-            if pool.group_open:
+            if pool.group_open or not (pool.asking or pool.came):
                 continue
-            if pool.intents or pool.returned:
-                for rule in self._at_close:
+            in_order = not (pool.doubtful or pool.asked_pages)
+            for rule in self._at_close:
+                if not (in_order and rule.proved):
                     self._run(rule, rule.close, pool, None)
-                pool.close()
+            pool.close()
 
     def _run(self, rule: Rule, check: Callable, *arguments) -> None:
         try:
@@ -185,40 +231,8 @@ class Ledger:
             self.crashed = f"{where} at operation {self._noticed}:\n{traceback.format_exc()}"
 
     def _report(self, violation: Violation) -> None:
-        rule, pool = violation.rule, violation.pool
-        if rule not in self._wanted:
-            return
-        self.findings[rule] = self.findings.get(rule, 0) + violation.count
-        cause: Cause | None = violation.cause
-        operation = self._noticed if cause is None else cause.operation
-        leads = self.first is None or _rank(operation, rule) < _rank(self.first.operation, self.first.rule)
-        if (pool, rule) in self._seen and not leads:
-            return
-        finding = Finding(
-            rule=rule,
-            pool=pool,
-            operation=operation,
-            noticed=self._noticed,
-            virtual_us=self._at_us if violation.at_us is None else violation.at_us,
-            page=violation.page,
-            message=violation.message(),
-            history=self._history_of(violation),
-        )
-        if leads:
-            self.first = finding
-        if (pool, rule) not in self._seen:
-            self._seen.add((pool, rule))
-            self.kept.append(finding)
-            if self.on_finding is not None:
-                self.on_finding(finding)
-
-    def _history_of(self, violation: Violation) -> list[str]:
-        source = violation.source or self.history.reader_of(violation.pool, violation.page)
-        if source is None:
-            return self.history.lines(violation.pool, violation.page)
-        return self.history.lines(*source, violation.pool, violation.page)
-
-
-def _rank(operation: int, rule: str) -> tuple[int, int]:
-    """What leads: the earliest faulty operation; of one operation the rule of the lowest number, nearest the cause."""
-    return operation, int(rule[1:])
+        if self._proofs:
+            self._proofs = {}
+            self._index()
+        if violation.rule in self._wanted:
+            self._evidence.add(violation, self._noticed, self._at_us)

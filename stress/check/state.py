@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
-from stress.check.pool_shadow import EdgeShadow, Intent, PoolShadow
+from stress.check.pool_shadow import EdgeShadow, PoolShadow
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _NOBODY = Cause(0, "", -1, "")
@@ -33,6 +33,15 @@ class Shadow:
         self.tables: dict[int, np.ndarray] = {}
         self.causes: list[Cause] = [_NOBODY]
         self.cached: np.ndarray | None = None  # as of the sweep at hand
+        # `last_map`: the MAP event whose pages SLOTS samples. Of the operation at hand: whether the rules had to judge an event of it that moves pages, what came back,
+        # and of that what a request's table may have named.
+        self.doubtful = False
+        self.last_map: Event | None = None
+        self.returns: list[Event] = []
+        self.named_returns: list[Event] = []
+        # By pool: for each page the last operation that may give it up, and the (operation, request) marked last.
+        self._own: dict[str, np.ndarray] = {}
+        self._marked: dict[str, tuple[int, int]] = {}
         self._apply = {
             EventKind.LEND: self._lend,
             EventKind.RETURN: self._return,
@@ -42,6 +51,8 @@ class Shadow:
             EventKind.GROUP_BEGIN: self._group_begin,
             EventKind.GROUP_END: self._group_end,
             EventKind.CACHED: self._cached,
+            EventKind.COUNTS: self._counts,
+            EventKind.MAP: self._map,
             EventKind.FREE_LIST: self._free_list,
         }
 
@@ -55,6 +66,9 @@ class Shadow:
     def end_operation(self) -> None:
         """The rules have judged the operation; a sweep's view of the cache is old from now on."""
         self.cached = None
+        self.doubtful = False
+        self.returns.clear()
+        self.named_returns.clear()
         for edge in self.edges:
             edge.doubled.clear()
 
@@ -78,25 +92,40 @@ class Shadow:
             return _NOTHING
         return self.tables.get(cause.rid, _NOTHING)
 
+    def may_give_up(self, pool: PoolShadow, cause: Cause) -> np.ndarray:
+        """By page of the pool: equal to the operation's number where `table_of_cause` names it."""
+        name, mark = pool.shape.name, (cause.operation, cause.rid)
+        own = self._own.get(name)
+        if own is None:
+            own = self._own[name] = np.full(len(pool.tables), -1, dtype=np.int64)
+        if self._marked.get(name) != mark:
+            self._marked[name] = mark
+            own[pool.inside(self.table_of_cause(cause))] = cause.operation
+        return own
+
     def _lend(self, event: Event) -> None:
         self.pools[event.pool].lend(event.cause.rid, self.cause_index(event.cause))
 
     def _return(self, event: Event) -> None:
         pool = self.pools[event.pool]
+        self.returns.append(event)
+        if self.tables and pool.tables_named:
+            self.named_returns.append(event)
         pool.take_back(self.held(pool))
 
     def _intent(self, event: Event) -> None:
         pool = self.pools[event.pool]
         if event.peers is None:
             pool.ask(pool.valid)
-            pool.intents.append(Intent(event.pages, None, event.cause, event.method, event.at_us))
-            return
-        edge = self.edge_into[event.pool]
-        pool.ask(edge.unmap(event.pages))
-        pool.intents.append(Intent(event.peers, event.pages, event.cause, event.method, event.at_us))
+        else:
+            pool.ask(self.edge_into[event.pool].unmap(event.pages))
+        pool.asking.append(event)
 
     def _bind(self, event: Event) -> None:
         self.edge_into[event.pool].bind(event.pages, event.peers)
+
+    def _map(self, event: Event) -> None:
+        self.last_map = event
 
     def _hold(self, event: Event) -> None:
         pool, rid, new = self.pools[event.pool], event.cause.rid, event.pages
@@ -107,8 +136,12 @@ class Shadow:
         np.add.at(pool.tables, gained, 1)
         unknown = gained[pool.owner[gained] < 0]
         pool.owner[unknown] = rid
-        if len(new):
-            self.tables[rid] = new
+        self.set_table(pool, rid, new)
+
+    def set_table(self, pool: PoolShadow, rid: int, pages: np.ndarray) -> None:
+        """The request's table names these pages of the pool now; none: it has gone."""
+        if len(pages):
+            self.tables[rid] = pages
             pool.tables_named = True
         else:
             self.tables.pop(rid, None)
@@ -121,6 +154,11 @@ class Shadow:
         pool = self.pools[event.pool]
         pool.group_open = False
         pool.close()
+
+    def _counts(self, event: Event) -> None:
+        if event.method == "raised":
+            # The operation stopped half-way: its request's row still names what it gave back.
+            self.named_returns.clear()
 
     def _free_list(self, event: Event) -> None:
         self.pools[event.pool].trust_free_list()

@@ -9,7 +9,6 @@ part of it: they share its number.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -44,8 +43,8 @@ class Watch(Journal):
         self.allocator = allocator
         self.touched: list[Column] = []  # source pages whose entries the call may write
         self.group_touched: list[Column] | None = None  # the same, of the group that is open; None: none is
+        self.lent = False  # a pool lent pages in the outermost call at hand
         self._depth = 0
-        self._two_offsets = np.array([0, pools[0].page_size - 1])
         self._wrapped: list[tuple[object, str]] = []
         hybrid = hasattr(allocator, "full_attn_allocator")
         targets = (allocator.full_attn_allocator, allocator.swa_attn_allocator) if hybrid else (allocator,)
@@ -77,6 +76,9 @@ class Watch(Journal):
     def entries_of(self, pages: Column) -> Column:
         """Target pages that the mapping names at the first slots of source pages."""
         size = self.source.page_size
+        if type(pages) is list:
+            found = self.reader.entries(self.mapping, [page * size for page in pages])
+            return [entry // size for entry in found]
         return self.reader.entries(self.mapping, pages * size) // size
 
     @property
@@ -116,6 +118,9 @@ class Watch(Journal):
                 before(name, args, kwargs)
             try:
                 return inner(*args, **kwargs)
+            except BaseException:
+                self._raised()
+                raise
             finally:
                 self._leave(name)
 
@@ -129,6 +134,9 @@ class Watch(Journal):
                 if slots is not None:
                     self._tell_lent(pool, name, slots, args, kwargs)
                 return slots
+            except BaseException:
+                self._raised()
+                raise
             finally:
                 self._leave(name)
 
@@ -145,6 +153,9 @@ class Watch(Journal):
                 if tells_group and name == "free_group_begin":
                     self.tell(EventKind.GROUP_BEGIN, pool.name, _NONE, None, name)
                 return result
+            except BaseException:
+                self._raised()
+                raise
             finally:
                 if before >= 0:
                     pool.freeing = False
@@ -164,6 +175,9 @@ class Watch(Journal):
                     self._tell_group(EventKind.GROUP_BEGIN, name)
                     self.group_touched = self.group_touched or []
                 return result
+            except BaseException:
+                self._raised()
+                raise
             finally:
                 if name == "free_group_end":
                     # Told also when the target's own assertion fires here: it has closed the group by then.
@@ -181,15 +195,20 @@ class Watch(Journal):
         self.take_cause()
         return True
 
+    def _raised(self) -> None:
+        """An exception leaves a watched call; one that the target catches itself counts for nothing."""
+        if self._depth == 1:
+            self.raised = True
+
     def _leave(self, method: str) -> None:
         self._depth -= 1
         if self._depth:
             return
-        self.raised |= sys.exc_info()[0] is not None
-        if self.source.lent:
-            self._meaning.of_lends(method)
-        for pool in self.pools:
-            if pool.lent:
+        if self.lent:
+            self.lent = False
+            if self.source.lent:
+                self._meaning.of_lends(method)
+            for pool in self.pools:
                 pool.lent = []
         if self.touched:
             pages, self.touched = self.reader.join(self.touched), []
@@ -197,38 +216,45 @@ class Watch(Journal):
 
     def _tell_entries(self, pages: Column, method: str) -> None:
         """What the mapping says of the pages now, and a sample of slots within them where that costs no wait."""
-        if self.reader.waits or self.ledger.level < 2:
-            entries = self.entries_of(pages)
-            self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
-        else:
-            size = self.source.page_size
-            offsets = self._two_offsets if self.ledger.level == 2 else np.arange(size)
-            slots = pages[:, None] * size + offsets
+        entries = self.entries_of(pages)
+        self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
+        if not self.reader.waits and self.ledger.level >= 2:
+            slots = self._inner_slots(pages)
             found = self.reader.entries(self.mapping, slots)
-            entries = found[:, 0] // size
-            self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
-            inner = slots[:, 1:].ravel(), found[:, 1:].ravel()
-            self.tell(EventKind.SLOTS, self.edge.target, *inner, method)
+            self.tell(EventKind.SLOTS, self.edge.target, slots, found, method)
         # An entry that an open group has not cleared is looked at again when it ends; on a GPU each one is.
         if self.group_touched is not None:
             if self.reader.waits:
-                self.group_touched.append(pages)
+                late = pages
+            elif type(pages) is list:
+                no_peer = self.edge.no_peer
+                late = [page for page, entry in zip(pages, entries, strict=True) if entry != no_peer]
             else:
                 late = pages[entries != self.edge.no_peer]
-                if len(late):
-                    self.group_touched.append(late)
+            if len(late):
+                self.group_touched.append(late)
+
+    def _inner_slots(self, pages: Column) -> Column:
+        """Slots behind the first of each page: the last one, at level 3 all."""
+        size = self.source.page_size
+        if self.ledger.level >= 3:
+            return (np.asarray(pages)[:, None] * size + np.arange(1, size)).ravel()
+        if type(pages) is list:
+            return [page * size + size - 1 for page in pages]
+        return pages * size + (size - 1)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)
-        pages = self.reader.slots(slots, where) // pool.page_size
+        pages = self.reader.pages(slots, where, pool.page_size)
         if len(pages):
             pool.lent.append(pages)
+            self.lent = True
             self.source_lent |= pool is self.source
             self.tell(EventKind.LEND, pool.name, pages, None, name)
 
     def _tell_returned(self, pool: WatchedPool, name: str, growth: int) -> None:
         if growth > 0:
-            pages = self.reader.slots(pool.newest_free(growth))
+            pages = self.reader.pages(pool.freed_to(growth), slice(growth), 1)
             self.tell(EventKind.RETURN, pool.name, pages, None, name)
 
     def _tell_group(self, kind: EventKind, name: str) -> None:

@@ -1,7 +1,8 @@
 """How page ids leave the target's tensors: copied at once on a CPU, without a wait on a GPU.
 
-A column is a one-dimensional array of ids: a numpy array with `HostReader`, a device tensor with `DeviceReader`. Both
-are copies, for the target writes to its buffers again; both take `//` and `*`. `DeviceReader.send` starts a copy to
+A column is a one-dimensional array of ids: a numpy array with `HostReader`, or a list where they are FEW (a numpy call
+on one page costs more than the page); a device tensor with `DeviceReader`. All are copies, for the target writes to
+its buffers again. `DeviceReader.send` starts a copy to
 pinned memory and `land` reads it later, after the stream was synchronised by whoever does so anyway: nothing here
 waits for the device, so shapes may depend on host numbers only. That forbids unique, nonzero and masks: what needs
 them is done by `land` on the host.
@@ -12,28 +13,57 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-Column = np.ndarray | torch.Tensor
+Column = np.ndarray | list | torch.Tensor
+FEW = 16
+_ALL = slice(None)
 
 
 class HostReader:
-    """For tensors in host memory."""
+    """For tensors in host memory. Keeps a view of the mapping that it read last, and of no other buffer."""
 
     waits = False
 
-    def slots(self, tensor: torch.Tensor, where: slice | np.ndarray = slice(None)) -> np.ndarray:
+    def __init__(self) -> None:
+        self._mapping: torch.Tensor | None = None
+        self._address = 0
+        self._entries = np.empty(0, dtype=np.int64)
+        self._cells = memoryview(self._entries)
+
+    def slots(self, tensor: torch.Tensor, where: slice | np.ndarray | list = _ALL) -> np.ndarray:
         """int64 copy of the slots at host positions `where`."""
         return tensor.detach().numpy()[where].astype(np.int64)
 
-    def entries(self, mapping: torch.Tensor, slots: np.ndarray) -> np.ndarray:
-        """The mapping's entries at slots [k]: int64[k]."""
-        return mapping.detach().numpy()[slots].astype(np.int64, copy=False)
+    def pages(self, tensor: torch.Tensor, where: slice | np.ndarray | list, size: int) -> Column:
+        """The pages of `size` slots in which the slots at host positions `where` lie."""
+        slots = tensor.detach().numpy()
+        if type(where) is list and len(where) <= FEW:
+            return [slots.item(at) // size for at in where]
+        slots = slots[where]
+        if len(slots) <= FEW:
+            return [slot // size for slot in slots.tolist()]
+        return slots.astype(np.int64, copy=False) // size
+
+    def entries(self, mapping: torch.Tensor, slots: Column) -> Column:
+        """The mapping's entries at slots [k]: int64[k], or a list."""
+        if mapping is not self._mapping or mapping.data_ptr() != self._address:
+            self._mapping, self._address = mapping, mapping.data_ptr()
+            self._entries = mapping.detach().numpy()
+            self._cells = memoryview(self._entries)
+        if type(slots) is list:
+            cells = self._cells
+            return [cells[slot] for slot in slots]
+        return self._entries[slots].astype(np.int64, copy=False)
 
     def between(self, first: int, end: int, device) -> np.ndarray:
         """Ids first .. end - 1."""
         return np.arange(first, end)
 
-    def join(self, columns: list[np.ndarray]) -> np.ndarray:
-        return columns[0] if len(columns) == 1 else np.concatenate(columns)
+    def join(self, columns: list[Column]) -> Column:
+        if len(columns) == 1:
+            return columns[0]
+        if all(type(column) is list for column in columns):
+            return [page for column in columns for page in column]
+        return np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
 
     def send(self, column: np.ndarray) -> np.ndarray:
         return column
@@ -47,11 +77,15 @@ class DeviceReader:
 
     waits = True
 
-    def slots(self, tensor: torch.Tensor, where: slice | np.ndarray = slice(None)) -> torch.Tensor:
-        if isinstance(where, np.ndarray):
-            at = torch.from_numpy(where).to(tensor.device, non_blocking=True)
+    def slots(self, tensor: torch.Tensor, where: slice | np.ndarray | list = _ALL) -> torch.Tensor:
+        if not isinstance(where, slice):
+            at = torch.from_numpy(np.asarray(where, dtype=np.int64)).to(tensor.device, non_blocking=True)
             return tensor.detach().index_select(0, at).to(torch.int64)
         return tensor.detach()[where].to(torch.int64, copy=True)
+
+    def pages(self, tensor: torch.Tensor, where: slice | np.ndarray | list, size: int) -> torch.Tensor:
+        slots = self.slots(tensor, where)
+        return slots if size == 1 else slots // size
 
     def entries(self, mapping: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
         return mapping.detach().index_select(0, slots).to(torch.int64)
@@ -64,8 +98,8 @@ class DeviceReader:
 
     def send(self, column: Column) -> torch.Tensor:
         """Starts the copy to the host and returns its buffer."""
-        if isinstance(column, np.ndarray):
-            return torch.from_numpy(column)
+        if not isinstance(column, torch.Tensor):
+            return torch.from_numpy(np.asarray(column, dtype=np.int64))
         buffer = torch.empty(column.shape, dtype=torch.int64, pin_memory=column.is_cuda)
         buffer.copy_(column, non_blocking=True)
         return buffer

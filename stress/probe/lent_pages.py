@@ -9,29 +9,27 @@ An answer lists slots in the order of the batch, request by request; only a new 
 
 from __future__ import annotations
 
-import numpy as np
+
+def host_lengths(lengths) -> list[int]:
+    """Lengths [requests] that are on the host already."""
+    return lengths.tolist() if hasattr(lengths, "tolist") else [int(length) for length in lengths]
 
 
-def host_lengths(lengths) -> np.ndarray:
-    """int64[requests] of lengths that are on the host already."""
-    return np.asarray(lengths, dtype=np.int64)
-
-
-def page_starts_of_extend(prefix: np.ndarray, seq: np.ndarray, page_size: int) -> slice | np.ndarray:
+def page_starts_of_extend(prefix: list[int], seq: list[int], page_size: int) -> slice | list[int]:
     """Positions in the answer of `alloc_extend` for tokens [prefix, seq) of each request."""
     if len(prefix) == 1:
-        return slice(int(-prefix[0] % page_size), None, page_size)
-    first = -prefix % page_size
-    tokens = seq - prefix
-    pages = np.maximum(-(-(tokens - first) // page_size), 0)
-    start = np.cumsum(tokens) - tokens + first
-    order = np.arange(int(pages.sum())) - np.repeat(np.cumsum(pages) - pages, pages)
-    return np.repeat(start, pages) + order * page_size
+        return slice(-prefix[0] % page_size, None, page_size)
+    starts: list[int] = []
+    before = 0
+    for lo, hi in zip(prefix, seq, strict=True):
+        starts.extend(range(before + -lo % page_size, before + hi - lo, page_size))
+        before += hi - lo
+    return starts
 
 
-def page_starts_of_decode(seq: np.ndarray, page_size: int) -> np.ndarray:
+def page_starts_of_decode(seq: list[int], page_size: int) -> list[int]:
     """Rows of `alloc_decode`'s answer that open a page; `seq` counts the new token."""
-    return np.flatnonzero((seq - 1) % page_size == 0)
+    return [row for row, length in enumerate(seq) if (length - 1) % page_size == 0]
 
 
 def segment_parts(start_pos: int, page_size: int) -> tuple[slice, ...]:

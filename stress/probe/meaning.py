@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stress.check.event import EventKind
-from stress.probe.capture import Column
+from stress.probe.capture import FEW, Column
 from stress.probe.lent_pages import segment_parts
 from stress.probe.watched_pool import WatchedPool
 
 if TYPE_CHECKING:
     from stress.probe.allocator_watch import Watch
 
+_ALL = slice(None)
 SET_FREES = ("free", "free_swa", "free_full")
 SEGMENT_FREES = ("free_segment", "free_swa_segment", "free_full_segment")
 
@@ -37,9 +38,9 @@ class Meaning:
             return
         size = watch.source.page_size
         slots = self._representatives(name, indices, args, kwargs, size)
-        pages = slots // size
+        pages = _divided(slots, size)
         if watch.edge is not None and not name.startswith("free_full"):
-            peers = watch.reader.entries(watch.mapping, slots) // size
+            peers = _divided(watch.reader.entries(watch.mapping, slots), size)
             watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
             watch.touched.append(pages)
         if not name.startswith("free_swa"):
@@ -51,9 +52,10 @@ class Meaning:
         if not len(indices):
             return
         if name == "free_page_ids":
-            pages = self._watch.reader.slots(indices)
+            pages = self._watch.reader.pages(indices, _ALL, 1)
         else:
-            pages = self._representatives(name, indices, args, kwargs, pool.page_size) // pool.page_size
+            slots = self._representatives(name, indices, args, kwargs, pool.page_size)
+            pages = _divided(slots, pool.page_size)
         self._watch.tell(EventKind.INTENT, pool.name, pages, None, name)
 
     def of_map_write(self, name: str, args: tuple, kwargs: dict) -> None:
@@ -86,10 +88,15 @@ class Meaning:
             bare = pages[:alone]
             watch.tell(EventKind.BIND, watch.edge.target, bare, self._no_peers(bare), method)
         if len(peers):
-            watch.tell(EventKind.BIND, watch.edge.target, pages[alone:], peers, method)
+            bound = pages[alone:]
+            if type(bound) is not type(peers) and not watch.reader.waits:
+                bound, peers = np.asarray(bound, dtype=np.int64), np.asarray(peers, dtype=np.int64)
+            watch.tell(EventKind.BIND, watch.edge.target, bound, peers, method)
         watch.touched.append(pages)
 
     def _no_peers(self, pages: Column) -> Column:
+        if type(pages) is list:
+            return [self._watch.edge.no_peer] * len(pages)
         return pages * 0 + self._watch.edge.no_peer
 
     def _representatives(self, name: str, indices, args: tuple, kwargs: dict, size: int) -> Column:
@@ -97,12 +104,17 @@ class Meaning:
         reader = self._watch.reader
         if name in SEGMENT_FREES:
             start = kwargs["start_pos"] if "start_pos" in kwargs else args[1]
-            return reader.join([reader.slots(indices, part) for part in segment_parts(int(start), size)])
+            return reader.join([reader.pages(indices, part, 1) for part in segment_parts(int(start), size)])
         slots = reader.slots(indices)
         if reader.waits:
             # Which slots share a page is found out on the host, when they have landed.
             return slots
-        return slots[np.sort(np.unique(slots // size, return_index=True)[1])]
+        slots = slots[np.sort(np.unique(slots // size, return_index=True)[1])]
+        return slots.tolist() if len(slots) <= FEW else slots
+
+
+def _divided(slots: Column, size: int) -> Column:
+    return [slot // size for slot in slots] if type(slots) is list else slots // size
 
 
 def _first(args: tuple, kwargs: dict):

@@ -22,14 +22,14 @@ class WatchedPool:
         """Length of the free list, in pages."""
         return self.target.available_size() // self.page_size
 
-    def newest_free(self, count: int):
-        """The pages that went on the free list last: its front. With need_sort upstream stages them elsewhere."""
+    def freed_to(self, count: int):
+        """The tensor at whose front the `count` pages lie that were freed last. With need_sort upstream stages them."""
         if getattr(self.target, "need_sort", False):
             for name in ("release_pages", "staged_pages"):
                 staged = getattr(self.target, name, None)
                 if staged is not None and len(staged) >= count:
-                    return staged[:count]
-        return self.target.get_all_free_pages()[:count]
+                    return staged
+        return self.target.get_all_free_pages()
 
     def new_page_positions(self, method: str, args: tuple, kwargs: dict):
         """Where a lending method's answer starts a page, from the lengths that the caller has on the host."""

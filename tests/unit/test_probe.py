@@ -36,14 +36,14 @@ def test_page_starts_agree_with_counting_tokens(page_size):
             state = (state * 1103515245 + 12345) % (1 << 31)
             prefix = state % (3 * page_size)
             rows.append((prefix, prefix + (state >> 8) % (4 * page_size)))
-        prefix, seq = np.array(rows).T
+        prefix, seq = map(list, zip(*rows, strict=True))
         expected, at = [], 0
         for lo, hi in rows:
             expected += [at + position - lo for position in range(lo, hi) if position % page_size == 0]
             at += hi - lo
         answer = np.arange(at)
         assert answer[page_starts_of_extend(prefix, seq, page_size)].tolist() == expected
-    assert page_starts_of_decode(np.array([1, 4, 5, 9]), 4).tolist() == [0, 2, 3]
+    assert page_starts_of_decode([1, 4, 5, 9], 4) == [0, 2, 3]
 
 
 def test_a_free_tells_intent_then_return_then_mapping():

@@ -5,6 +5,7 @@ import pytest
 import torch
 from rule_bench import EDGES, PAGE, POOLS, Bench, loaded_and_freed, sweep
 
+from stress.check.proof_few import Few
 from stress.check.rules import RULES
 from stress.check.rules.i03_returned import Returned
 from stress.check.shadow import Ledger
@@ -143,7 +144,7 @@ def test_a_check_that_raises_stops_alone(monkeypatch):
         raise RuntimeError("broken check")
 
     monkeypatch.setattr(Returned, "check", broken)
-    bench = Bench()
+    bench = Bench(short_cuts=False)
     slots = bench.lend(1, 2)
     bench.free(1, slots)
     bench.lend(2, 2)
@@ -161,12 +162,13 @@ def test_the_first_finding_is_the_lowest_faulty_operation():
     assert bench.ledger.first is told[0] and [f.rule for f in told] == ["I1", "I2"]
 
 
-def test_a_shadow_that_raises_stops_all(monkeypatch):
-    def broken(self, event):
+@pytest.mark.parametrize("short_cuts", [True, False])
+def test_a_shadow_that_raises_stops_all(monkeypatch, short_cuts):
+    def broken(self, event, others=()):
         raise RuntimeError("broken shadow")
 
-    monkeypatch.setattr(Shadow, "_return", broken)
-    bench = Bench()
+    monkeypatch.setattr(*((Few, "come") if short_cuts else (Shadow, "_return")), broken)
+    bench = Bench(short_cuts=short_cuts)
     slots = bench.lend(1, 2)
     bench.free(1, slots)
     assert bench.ledger.crashed.startswith("shadow, return event at operation 2")

@@ -20,6 +20,7 @@ class Padding(Rule):
     title = "padding is neither lent nor returned"
     needs = frozenset({"lends", "returns"})
     kinds = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.FREE_LIST})
+    proved = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]

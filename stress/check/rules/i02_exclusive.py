@@ -20,6 +20,7 @@ class Exclusive(Rule):
     title = "a lent page was free"
     needs = frozenset({"lends", "returns"})
     kinds = frozenset({EventKind.LEND})
+    proved = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]

@@ -21,6 +21,7 @@ class Mapping(Rule):
     title = "the mapping entry is the shadow's peer"
     needs = frozenset({"lends", "returns", "mapping"})
     kinds = frozenset({EventKind.MAP, EventKind.INTENT, EventKind.BIND})
+    proved = True
 
     def __init__(self):
         # (source pool, source page) -> a wrong entry that was reported; a sweep does not report it again.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import Event, EventKind, with_arrays
 from stress.check.history import blame
 from stress.check.pool_shadow import EdgeShadow
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
@@ -19,17 +19,11 @@ class OneSource(Rule):
     id = "I5"
     title = "a target page has one source page at most, none after its release"
     needs = frozenset({"lends", "returns", "mapping"})
-    kinds = frozenset({EventKind.BIND, EventKind.MAP, EventKind.RETURN})
+    kinds = frozenset({EventKind.BIND, EventKind.MAP})
     ends = True
-
-    def __init__(self):
-        self._released: list[Event] = []
+    proved = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.RETURN:
-            if event.pool in shadow.edge_into:
-                self._released.append(event)
-            return
         edge = shadow.edge_into[event.pool]
         pages, peers = event.pages, event.peers
         if event.kind is EventKind.MAP:
@@ -54,13 +48,16 @@ class OneSource(Rule):
             report(Violation("I5", event.pool, target, count, message))
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
+        if not shadow.doubtful:
+            return
         for edge in shadow.edges:
             for source, other, target in edge.doubled:
                 if edge.peer[source] == target and edge.peer[other] == target:
                     report(_double(edge, source, other, target))
-        released, self._released = self._released, []
-        for event in released:
-            edge = shadow.edge_into[event.pool]
+        for event in map(with_arrays, shadow.returns):
+            edge = shadow.edge_into.get(event.pool)
+            if edge is None:
+                continue
             pages = edge.target.inside(event.pages)
             still = pages[(edge.holder[pages] >= 0) & ~edge.target.on_loan[pages]]
             if len(still):

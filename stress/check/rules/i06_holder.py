@@ -21,6 +21,7 @@ class Holder(Rule):
     title = "a lent target page has exactly one holder"
     needs = frozenset({"lends", "returns", "mapping"})
     kinds = frozenset({EventKind.RETURN})
+    proved = True
     ends = True
 
     def __init__(self):

@@ -28,6 +28,7 @@ class PrivatePages(Rule):
     also = frozenset({"I13"})
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
     kinds = frozenset({EventKind.LEND, EventKind.HOLD, EventKind.COUNTS})
+    takes_lists = True
 
     def __init__(self):
         self._total = 0
@@ -52,7 +53,7 @@ class PrivatePages(Rule):
         if len(event.pages) < 4 or event.method == "sweep" or event.pool in shadow.edge_into:
             return
         pool = shadow.pools[event.pool]
-        evictable, protected = event.pages[2:].tolist()
+        evictable, protected = int(event.pages[2]), int(event.pages[3])
         total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
         change, self._total = total - self._total, total
         if pool.surplus == 0:

@@ -21,6 +21,7 @@ class Flush(Rule):
     title = "a flush gives back what was asked back"
     needs = frozenset({"lends", "returns", "groups"})
     kinds = frozenset({EventKind.GROUP_BEGIN, EventKind.LEFTOVER})
+    proved = True
     closes = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:

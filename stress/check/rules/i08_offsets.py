@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import Event, EventKind, with_arrays
 from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
@@ -21,15 +21,10 @@ class Offsets(Rule):
     title = "slots of a page map to one page at equal offsets"
     needs = frozenset({"lends", "returns", "mapping", "offsets"})
     level = 2
-    kinds = frozenset({EventKind.MAP, EventKind.SLOTS})
-
-    def __init__(self):
-        self._first_slots: np.ndarray | None = None  # what the first slots of the pages said just before
+    kinds = frozenset({EventKind.SLOTS})
+    proved = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.MAP:
-            self._first_slots = event.peers
-            return
         edge = shadow.edge_into[event.pool]
         size = edge.source.shape.page_size
         slots, entries = event.pages, event.peers
@@ -42,8 +37,8 @@ class Offsets(Rule):
         if edge.target.group_open and wrong.any():
             # A free of the open group whose page still has all its entries clears them at the flush.
             asked = edge.target.asked[np.where(wrong, found, edge.target.first)]
-            each = len(slots) // len(self._first_slots)
-            wrong &= ~(asked & np.repeat(self._first_slots != edge.no_peer, each))
+            first_slots = with_arrays(shadow.last_map).peers
+            wrong &= ~(asked & np.repeat(first_slots != edge.no_peer, len(slots) // len(first_slots)))
         if not np.count_nonzero(wrong):
             return
         slot, entry = int(slots[wrong][0]), int(entries[wrong][0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import Event, EventKind, with_arrays
 from stress.check.history import blame
 from stress.check.pool_shadow import PoolShadow
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
@@ -19,34 +19,23 @@ class Held(Rule):
     id = "I12"
     title = "a page in a request's table is not returned or rebound"
     needs = frozenset({"lends", "returns", "tables"})
-    kinds = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.RETURN, EventKind.HOLD, EventKind.COUNTS})
+    kinds = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.HOLD})
     ends = True
+    proved = True
 
     def __init__(self):
-        self._returned: list[Event] = []
         self._reported: set[tuple[str, int]] = set()
-        # By pool: for each page the last operation that may give it up, and the (operation, request) marked last.
-        self._own: dict[str, np.ndarray] = {}
-        self._marked: dict[str, tuple[int, int]] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         if event.kind is EventKind.HOLD:
             self._check_table(event, shadow, report)
-        elif event.kind is EventKind.RETURN:
-            if shadow.tables and shadow.pools[event.pool].tables_named:
-                self._returned.append(event)
         elif event.kind is EventKind.BIND:
             self._check_rebound(event, shadow, report)
-        elif event.kind is EventKind.COUNTS:
-            if event.method == "raised":
-                # The operation stopped half-way: its request's row still names what it gave back.
-                self._returned.clear()
         elif event.peers is None:
             self._check_asked_back(event, shadow.pools[event.pool], shadow, report)
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
-        returned, self._returned = self._returned, []
-        for event in returned:
+        for event in map(with_arrays, shadow.named_returns):
             pool = shadow.pools[event.pool]
             pages = pool.inside(event.pages)
             named = pages[(pool.tables[pages] > 0) & ~pool.on_loan[pages]].tolist()
@@ -79,14 +68,7 @@ class Held(Rule):
 
     def _is_own(self, event: Event, pool: PoolShadow, pages: np.ndarray, shadow: Shadow) -> np.ndarray:
         """Mask: in the table of the request that the operation ends or repoints."""
-        name, operation, rid = pool.shape.name, event.cause.operation, event.cause.rid
-        own = self._own.get(name)
-        if own is None:
-            own = self._own[name] = np.full(len(pool.tables), -1, dtype=np.int64)
-        if self._marked.get(name) != (operation, rid):
-            self._marked[name] = (operation, rid)
-            own[pool.inside(shadow.table_of_cause(event.cause))] = operation
-        return own[pages] == operation
+        return shadow.may_give_up(pool, event.cause)[pages] == event.cause.operation
 
     def _check_table(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]

@@ -9,6 +9,8 @@ Only changes are reported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stress.check.event import Event, EventKind
@@ -24,6 +26,7 @@ class Conservation(Rule):
     needs = frozenset({"lends", "returns", "counts"})
     level = 0
     kinds = frozenset({EventKind.COUNTS, EventKind.CACHED})
+    proved = True
 
     def __init__(self):
         self._off: dict[tuple[str, str], int] = {}
@@ -36,7 +39,11 @@ class Conservation(Rule):
         available = int(event.pages[1])
         expected = pool.shape.pages - pool.lent + pool.surplus
         self._changed(
-            event, "free", available - expected, report, f"{available} pages free, {expected} expected"
+            event,
+            "free",
+            available - expected,
+            report,
+            lambda: f"{available} pages free, {expected} expected",
         )
         if len(event.pages) == 4:
             self._check_cache_counts(event, pool, report)
@@ -47,17 +54,21 @@ class Conservation(Rule):
         """What the cache counts as its own is on loan: a node whose value is padding counts pages that are not."""
         size, available, evictable, protected = event.pages.tolist()
         over = max(0, evictable + protected - pool.lent)
-        text = (
-            f"the cache counts {evictable} evictable + {protected} protected pages and {pool.lent} are on loan: "
-            f"with {available} free that makes {available + evictable + protected} of {size}"
-        )
+        lent = pool.lent
+
+        def text() -> str:
+            return (
+                f"the cache counts {evictable} evictable + {protected} protected pages and {lent} are on loan: "
+                f"with {available} free that makes {available + evictable + protected} of {size}"
+            )
+
         self._changed(event, "cache counts", over, report, text)
 
     def _check_cached(self, event: Event, pool: PoolShadow, report: Report) -> None:
         pages = pool.inside(event.pages)
         gone = int(np.count_nonzero(~pool.on_loan[pages]))
         page = f", first {int(pages[~pool.on_loan[pages]][0])}" if gone else ""
-        self._changed(event, "cached", gone, report, f"{gone} cached pages are not on loan{page}")
+        self._changed(event, "cached", gone, report, lambda: f"{gone} cached pages are not on loan{page}")
 
     def _check_terms(self, event: Event, pool: PoolShadow, shadow: Shadow, report: Report) -> None:
         size, available, evictable, protected = event.pages.tolist()
@@ -71,17 +82,21 @@ class Conservation(Rule):
         count = int(np.count_nonzero(private))
         pending = pool.asked_pages + pool.orphans
         total = available + evictable + protected + count + pending - pool.surplus
-        text = (
-            f"{available} free + {evictable} evictable + {protected} protected + {count} private "
-            f"+ {pending} pending - {pool.surplus} that should not be free = {total}, must be {size}"
-        )
+        surplus = pool.surplus
+
+        def text() -> str:
+            return (
+                f"{available} free + {evictable} evictable + {protected} protected + {count} private "
+                f"+ {pending} pending - {surplus} that should not be free = {total}, must be {size}"
+            )
+
         self._changed(event, "terms", total - size, report, text)
 
-    def _changed(self, event: Event, what: str, off: int, report: Report, text: str) -> None:
+    def _changed(self, event: Event, what: str, off: int, report: Report, text: Callable[[], str]) -> None:
         before = self._off.get((event.pool, what), 0)
         if off == before:
             return
         self._off[event.pool, what] = off
         # Back to 0 is a repair by chance, not another fault.
         if off != 0:
-            report(Violation("I13", event.pool, -1, 1, lambda: f"{text} ({blame(event.cause)})"))
+            report(Violation("I13", event.pool, -1, 1, lambda: f"{text()} ({blame(event.cause)})"))

@@ -45,6 +45,9 @@ class Rule:
     kinds: frozenset[EventKind] = frozenset()
     closes = False
     ends = False
+    # Its clean path is one of those that proof.py proves: events so proved are not shown to it.
+    proved = False
+    takes_lists = False  # `check` can do with pages that are a list, and saves the array
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         """One event of `kinds`, before it is applied."""

@@ -1,0 +1,56 @@
+"""What the ledger does with events of one kind, looked up once per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stress.check.event import Event, EventKind
+from stress.check.history import JOURNALLED
+from stress.check.proof import Proof, Proofs
+from stress.check.rules.rule import Rule
+from stress.check.state import LOOKED_AT
+
+# Events that move pages: once one of them had to be judged, what proofs leave out must be looked at.
+_MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
+
+
+class Plan(NamedTuple):
+    """What is done with the events of one kind: proved by `few` or `many`, with a look at what the `others` say, or
+    shown to every rule and applied."""
+
+    few: Proof | None
+    many: Proof | None
+    others: list[tuple[Rule, Callable]]
+    journalled: bool
+    listeners: list[Callable[[Event], None]]
+    looked_at: bool
+    moves: bool
+    checks: list[tuple[Rule, Callable]]
+    closing: list[Rule]
+    apply: Callable[[Event], None] | None
+
+
+def plan_of(
+    kind: EventKind,
+    rules: list[Rule],
+    listeners: list[Callable[[Event], None]],
+    proofs: Proofs,
+    apply: Callable[[Event], None] | None,
+) -> Plan:
+    """The plan for a kind under the rules in force. `proofs`, `apply`: none of a shadow that is lost."""
+    checks = [(rule, rule.check) for rule in rules if kind in rule.kinds]
+    closing = [rule for rule in rules if rule.closes] if kind is EventKind.GROUP_END else []
+    if not all(rule.proved for rule in closing):
+        proofs = Proofs()
+    return Plan(
+        *proofs,
+        others=[(rule, check) for rule, check in checks if not rule.proved],
+        journalled=kind in JOURNALLED,
+        listeners=listeners,
+        looked_at=kind in LOOKED_AT,
+        moves=kind in _MOVES,
+        checks=checks,
+        closing=closing,
+        apply=apply,
+    )

@@ -1,0 +1,171 @@
+"""Proofs for events of many pages, a few numpy operations each, and for request tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event
+from stress.check.proof import Check, Consult, EdgeCells, PoolCells
+from stress.check.state import Shadow, first_difference
+
+_NOTHING = np.empty(0, dtype=np.int64)
+_FEW = 16  # pages of a table's change that are looked at one by one
+
+
+class Many:
+    """`pages` and `peers` of an event are arrays here."""
+
+    def __init__(self, shadow: Shadow, cells: dict[str, PoolCells], consult: Consult):
+        self._shadow, self._cells, self._consult = shadow, cells, consult
+
+    def lend(self, event: Event, others: list[Check]) -> bool:
+        pool = self._cells[event.pool].pool
+        pool.look(event.pages)
+        if pool.loans or pool.repeated is not None or len(pool.outside):
+            return False
+        if others:
+            self._consult(event, others)
+        pool.lend(event.cause.rid, self._shadow.cause_index(event.cause))
+        return True
+
+    def ask(self, event: Event, others: list[Check]) -> bool:
+        if event.peers is not None:
+            return self._ask_through(event, others)
+        pool, pages = self._cells[event.pool].pool, event.pages
+        pool.look(pages)
+        if pool.loans < len(pages) or pool.repeated is not None or np.count_nonzero(pool.asked[pages]):
+            return False
+        tables = pool.tables[pages]
+        if np.count_nonzero(tables):
+            own = self._shadow.may_give_up(pool, event.cause)[pages] == event.cause.operation
+            if np.count_nonzero(tables > own):
+                return False
+        if others:
+            self._consult(event, others)
+        pool.asked[pages] = True
+        pool.asked_pages += len(pages)
+        pool.asking.append(event)
+        return True
+
+    def _ask_through(self, event: Event, others: list[Check]) -> bool:
+        target = self._cells[event.pool]
+        pool, edge, pages, entries = target.pool, target.inward.edge, event.pages, event.peers
+        if not _distinct_sources(target.inward, pages) or np.count_nonzero(edge.peer[pages] != entries):
+            return False
+        named = edge.is_page(entries)
+        sources, peers = pages, entries
+        if np.count_nonzero(named) < len(named):
+            sources, peers = pages[named], entries[named]
+        if np.count_nonzero(edge.holder[peers] != sources):
+            return False
+        if np.count_nonzero(pool.on_loan[peers] & ~pool.asked[peers]) < len(peers):
+            return False
+        if others:
+            self._consult(event, others)
+        pool.asking.append(event)
+        edge.peer[sources] = edge.no_peer
+        edge.holder[peers] = -1
+        edge.mapped -= len(peers)
+        pool.asked[peers] = True
+        pool.asked_pages += len(peers)
+        return True
+
+    def come(self, event: Event, others: list[Check]) -> bool:
+        cells, pages = self._cells[event.pool], event.pages
+        pool = cells.pool
+        pool.look(pages)
+        if pool.orphans or pool.loans < len(pages) or pool.repeated is not None:
+            return False
+        if np.count_nonzero(pool.asked[pages]) < len(pages):
+            return False
+        if cells.inward is not None and np.count_nonzero(cells.inward.edge.holder[pages] >= 0):
+            return False
+        out = cells.outward
+        if out is not None and np.count_nonzero(out.edge.peer[pages] != out.no_peer):
+            return False
+        if others:
+            self._consult(event, others)
+        pool.on_loan[pages] = False
+        pool.asked[pages] = False
+        pool.lent -= len(pages)
+        pool.asked_pages -= len(pages)
+        pool.came.append(pages)
+        self._shadow.returns.append(event)
+        if np.count_nonzero(pool.tables[pages]):
+            self._shadow.named_returns.append(event)
+        return True
+
+    def bind(self, event: Event, others: list[Check]) -> bool:
+        target = self._cells[event.pool]
+        pool, edge, pages, peers = target.pool, target.inward.edge, event.pages, event.peers
+        if not _distinct_sources(target.inward, pages) or np.count_nonzero(edge.peer[pages] != edge.no_peer):
+            return False
+        named = np.count_nonzero(edge.is_page(peers))
+        if named and (named < len(peers) or pool.repeats(peers) is not None):
+            return False
+        if not named and np.count_nonzero(peers != edge.no_peer):
+            return False
+        if named and np.count_nonzero(pool.on_loan[peers] & (edge.holder[peers] < 0)) < named:
+            return False
+        if others:
+            self._consult(event, others)
+        if named:
+            edge.peer[pages] = peers
+            edge.holder[peers] = pages
+            edge.mapped += named
+        return True
+
+    def map(self, event: Event, others: list[Check]) -> bool:
+        edge = self._cells[event.pool].inward
+        if not _in_range(edge.source, event.pages):
+            return False
+        if np.count_nonzero(edge.edge.peer[event.pages] != event.peers):
+            return False
+        if others:
+            self._consult(event, others)
+        self._shadow.last_map = event
+        return True
+
+    def hold(self, event: Event, others: list[Check]) -> bool:
+        """A table grows by pages on loan that nobody has asked back, or shrinks."""
+        cells, rid, new, shadow = self._cells[event.pool], event.cause.rid, event.pages, self._shadow
+        if type(new) is list:
+            return False
+        old = shadow.tables.get(rid, _NOTHING)
+        same = first_difference(old, new)
+        gained, lost, pool = new[same:], old[same:], cells.pool
+        if len(gained) <= _FEW:
+            gained = gained.tolist()
+            held = self._may_be_held(cells, gained)
+        else:
+            held = _in_range(cells, gained) and np.all(pool.on_loan[gained] & ~pool.asked[gained])
+        if not held:
+            return False
+        if others:
+            self._consult(event, others)
+        if len(lost):
+            np.subtract.at(pool.tables, pool.inside(lost), 1)
+        if type(gained) is list:
+            tables, owner = cells.tables, cells.owner
+            for page in gained:
+                tables[page] += 1
+                if owner[page] < 0:
+                    owner[page] = rid
+        else:
+            np.add.at(pool.tables, gained, 1)
+            unknown = gained[pool.owner[gained] < 0]
+            pool.owner[unknown] = rid
+        shadow.set_table(pool, rid, new)
+        return True
+
+    def _may_be_held(self, cells: PoolCells, gained: list[int]) -> bool:
+        first, end, on_loan, asked = cells.first, cells.end, cells.on_loan, cells.asked
+        return all(first <= page < end and on_loan[page] and not asked[page] for page in gained)
+
+
+def _in_range(cells: PoolCells, pages: np.ndarray) -> bool:
+    return np.count_nonzero((pages - cells.first).view(np.uint64) >= cells.pool.shape.pages) == 0
+
+
+def _distinct_sources(edge: EdgeCells, pages: np.ndarray) -> bool:
+    return _in_range(edge.source, pages) and edge.source.pool.repeats(pages) is None
