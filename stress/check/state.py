@@ -33,10 +33,10 @@ class Shadow:
         self.tables: dict[int, np.ndarray] = {}
         self.causes: list[Cause] = [_NOBODY]
         self.cached: np.ndarray | None = None  # as of the sweep at hand
-        # `last_map`: the MAP event whose pages SLOTS samples. Of the operation at hand: whether the rules had to judge an event of it that moves pages, what came back,
+        self.last_map: Event | None = None  # whose pages a SLOTS event samples
+        # Of the operation at hand: whether the rules had to judge an event of it that moves pages, what came back,
         # and of that what a request's table may have named.
         self.doubtful = False
-        self.last_map: Event | None = None
         self.returns: list[Event] = []
         self.named_returns: list[Event] = []
         # By pool: for each page the last operation that may give it up, and the (operation, request) marked last.
