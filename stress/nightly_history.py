@@ -29,13 +29,15 @@ class KeptSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     arms: list[str]
     set: list[str]
     seed: int
+    swarm: bool = False
     passes: int = 0
     failed_utc: str = ""
     reason: str = ""
 
     def is_of(self, case: Case) -> bool:
         """Whether it is a run of this case."""
-        return (self.config, self.arms, self.set) == (case.config, list(case.arms), sorted(case.overrides))
+        mine = (self.config, self.arms, self.set, self.swarm)
+        return mine == (case.config, list(case.arms), sorted(case.overrides), case.swarm)
 
 
 class History:
@@ -84,6 +86,7 @@ class History:
                 arms=list(case.arms),
                 set=sorted(case.overrides),
                 seed=seed,
+                swarm=case.swarm,
                 failed_utc=now_utc,
                 reason=reason,
             )

@@ -5,7 +5,7 @@
     [nightly.canary]  config = "smoke"   arm = "unpatched"    set = { ... }   seed = 1
 
 A list in `set` gives alternatives, a run each; of a key that takes a list, a list is the value and a list of
-lists gives alternatives. Every combination has a name, its folder's. All of them are resolved and checked when
+lists gives alternatives. With `swarm = true` each seed draws its own run (stress/swarm.py). Every combination has a name, its folder's. All of them are resolved and checked when
 the file is read, so that a mistake is one line before any run, with the key's path.
 """
 
@@ -28,6 +28,7 @@ from stress.nightly_settings import alternatives_of, label_of
 
 RUNS_MAX = 10_000
 CANARY = "canary"
+_RANGE = re.compile(r"(?P<first>\d{1,18})-(?P<last>\d{1,18})\Z")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 
 
@@ -40,6 +41,7 @@ class _Run(_Table):
     arms: list[str] = []  # none: those that are expected to pass
     set: dict[str, Any] = {}
     name: str = ""  # none: the configuration's
+    swarm: bool = False  # each seed draws its own features and sizes
 
 
 class _Canary(_Table):
@@ -50,7 +52,7 @@ class _Canary(_Table):
 
 
 class _Nightly(_Table):
-    seeds: list[int]
+    seeds: list[int] | str  # a text is a range, both ends counted: "1-200"
     run: list[_Run]
     canary: _Canary
 
@@ -62,10 +64,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     arms: tuple[str, ...]
     overrides: tuple[str, ...] = ()  # as `--set` takes them
+    swarm: bool = False
 
     def resolve(self, seed: int | None) -> Config:
         """Its configuration; the configuration's own seed where `seed` is None. Raises ConfigError."""
-        return load_config(self.config, list(self.overrides), seed)
+        config = load_config(self.config, list(self.overrides), seed)
+        if not self.swarm:
+            return config
+        from stress.swarm import swarm_config
+
+        return swarm_config(config)[0]
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +147,7 @@ def _table(data: dict[str, Any]) -> _Nightly:
 
 def _matrix(table: _Nightly, name: str, seeds: tuple[int, ...]) -> Matrix:
     origin = "--seed" if seeds else "nightly.seeds"
-    seeds = seeds or tuple(table.seeds)
+    seeds = seeds or _seeds_of(table.seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         what = "a seed is named twice" if seeds else "there is no seed"
         raise ConfigError(f"{origin}: {what}; give different integers, such as 1, 2 and 3")
@@ -163,6 +171,18 @@ def _matrix(table: _Nightly, name: str, seeds: tuple[int, ...]) -> Matrix:
     return Matrix(name=name, seeds=seeds, cases=tuple(cases.values()), canary=canary, canary_seed=canary_seed)
 
 
+def _seeds_of(given: list[int] | str) -> tuple[int, ...]:
+    """The seeds as listed, or those of a range."""
+    if not isinstance(given, str):
+        return tuple(given)
+    match = _RANGE.match(given)
+    if match is None or int(match["last"]) - int(match["first"]) >= RUNS_MAX:
+        raise ConfigError(
+            f'nightly.seeds: {given[:80]!r} is no range of up to {RUNS_MAX} seeds; write "1-200", or a list'
+        )
+    return tuple(range(int(match["first"]), int(match["last"]) + 1))
+
+
 def _cases(run: _Run, at: str, seeds: int) -> list[Case]:
     """Every combination of the alternatives of one [[nightly.run]], not checked yet."""
     name = run.name or Path(run.config).stem
@@ -180,7 +200,13 @@ def _cases(run: _Run, at: str, seeds: int) -> list[Case]:
         parts = [f"{short[key]}_{label_of(settings[key], picked[key])}" for key in varied]
         overrides = tuple(f"{key}={settings[key][index]}" for key, index in picked.items())
         cases.append(
-            Case(name="-".join([name, *parts]), config=run.config, arms=tuple(run.arms), overrides=overrides)
+            Case(
+                name="-".join([name, *parts]),
+                config=run.config,
+                arms=tuple(run.arms),
+                overrides=overrides,
+                swarm=run.swarm,
+            )
         )
     return cases
 

@@ -36,7 +36,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         """What a shell runs to make it again."""
         arms = [word for arm in self.case.arms for word in ("--arm", arm)]
         settings = [word for override in self.case.overrides for word in ("--set", override)]
-        tail = ["--seed", str(self.seed), "--launcher", launcher]
+        swarm = ["--swarm"] if self.case.swarm else []
+        tail = [*swarm, "--seed", str(self.seed), "--launcher", launcher]
         return shlex.join(["kvstress", "run", self.case.config, *arms, *settings, *tail])
 
 

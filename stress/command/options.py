@@ -48,7 +48,11 @@ _OPTIONS = (
         metavar="N",
         help="N seeds from --seed on, each a run of its own, and their sum.",
     ),
-    click.option("--swarm", is_flag=True, hidden=True),
+    click.option(
+        "--swarm",
+        is_flag=True,
+        help="Draw features, page size, window and pool sizes from the seed; what is drawn is printed.",
+    ),
     click.option("--resume", hidden=True),
     click.option("--verify-determinism", is_flag=True, help="Run twice and compare the digests."),
     click.option("--out", metavar="DIR", help="The run directory; default: runs/CONFIG-TIME."),
@@ -80,13 +84,23 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def resolve(config_name: str, options: RunOptions) -> Config:
     """The configuration that the options ask for. Raises ConfigError."""
-    if options.swarm:
-        raise ConfigError("--swarm: not built yet; vary keys with --set and --seed")
     if options.resume is not None:
         raise ConfigError("--resume: runs in epochs are not built yet; start the run again without it")
     if options.out == "":
         raise ConfigError("--out: is empty; name a new directory, or leave it out")
-    return load_config(config_name, list(options.overrides), options.seed)
+    config = load_config(config_name, list(options.overrides), options.seed)
+    return _swarm(config) if options.swarm else config
+
+
+def _swarm(config: Config) -> Config:
+    """The configuration that its seed draws; what was drawn is told on stderr."""
+    from stress.swarm import swarm_config
+
+    drawn, overrides = swarm_config(config)
+    click.echo(
+        f"swarm: seed {config.seed} draws {' '.join(overrides) or 'the configuration as it is'}", err=True
+    )
+    return drawn
 
 
 def chosen_arms(config: Config, names: tuple[str, ...], faults: tuple[str, ...] = ()) -> list[str]:

@@ -35,13 +35,14 @@ class Cell(NamedTuple):
     failed: bool  # an assert, an error or a finding
     statuses: list[str]
     marks: dict[str, int]
-    operations: dict[int, list[Operation]]
+    issued: int  # operations, over all ranks
+    operations: dict[int, list[Operation]]  # those that were recorded, by rank
 
 
-def run_cell(config: Config, arm: str) -> Cell:
-    """Runs all ranks of one arm to their end."""
+def run_cell(config: Config, arm: str, tree: str | None = None) -> Cell:
+    """Runs all ranks of one arm to their end. `tree`: the folder of its real engine."""
     recorded: dict[int, list[Operation]] = {rank: [] for rank in range(config.layout.ranks)}
-    results = _drive(config, arm, recorded)
+    results = _drive(config, arm, tree, recorded)
     fired = [one for result in results for one in _fired(config, result, recorded[result.rank])]
     reached: dict[str, dict[int, int]] = {}
     marks: dict[str, int] = {}
@@ -58,6 +59,7 @@ def run_cell(config: Config, arm: str) -> Cell:
         failed=bool(findings or any(result.asserts or result.errors for result in results)),
         statuses=[result.status for result in results],
         marks=marks,
+        issued=sum(result.operations for result in results),
         operations=recorded,
     )
 
@@ -72,11 +74,13 @@ def parted_from(twin: Cell, cell: Cell) -> Fired | None:
     return min(parted, key=lambda one: (one.operation, one.rank), default=None)
 
 
-def _drive(config: Config, arm: str, recorded: dict[int, list[Operation]]) -> list[RankResult]:
+def _drive(
+    config: Config, arm: str, tree: str | None, recorded: dict[int, list[Operation]]
+) -> list[RankResult]:
     ranks = config.layout.ranks
     generators = []
     for rank in range(ranks):
-        spec = RankSpec(config=config.to_dict(), arm=arm, rank=rank, ranks=ranks, seed=config.seed)
+        spec = RankSpec(config=config.to_dict(), arm=arm, rank=rank, ranks=ranks, seed=config.seed, tree=tree)
         generators.append(run_rank(spec, _keep_operations(recorded[rank])))
     results: dict[int, RankResult] = {}
     payloads = [next(generator) for generator in generators]

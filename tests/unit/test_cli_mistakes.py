@@ -18,7 +18,6 @@ MISTAKES = [
     (["run", "smoke", "--set", "pool.pagesize=1"], "did you mean pool.page_size?"),
     (["run", "smoke", "--arm", "petched"], "choose unpatched, patched"),
     (["run", "smoke", "--fault", "F99"], "unknown fault 'F99'; the faults are F01"),
-    (["run", "smoke", "--swarm"], "not built yet"),
     (["run", "smoke", "--resume", "x"], "not built yet"),
     (["run", "smoke", "--launcher", "slurm"], "'ray', 'local', 'inline'"),
     (["run", "smoke", "--seed", "-3"], "--seed"),

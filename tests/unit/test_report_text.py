@@ -61,4 +61,4 @@ def test_options_that_do_not_exist_yet_are_not_in_the_help(capsys):
         assert main([command, "--help"]) == 0
         printed = capsys.readouterr().out
         assert "--set" in printed
-        assert not any(option in printed for option in ("--resume", "--swarm"))
+        assert not any(option in printed for option in ("--resume",))

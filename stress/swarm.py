@@ -1,0 +1,120 @@
+"""Swarm: which features a run has on, and how small its pools are, drawn from its seed.
+
+A run with everything on hides what only shows when something is off. So each seed draws its own subset of forks,
+cancels, speculation, chunking, the linker and its store, unified KV, the ring, namespaces; page size and window; and
+pool sizes from the smallest on which every request can still run. What was drawn is a set of overrides, printed as
+such; the same seed draws the same. Requests and their number, the layout, the arms and the checks stay as configured.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from stress.config import Config
+from stress.config_checks import check_config
+from stress.config_pools import full_pages_needed, swa_pages_needed
+from stress.words import below, split, words
+from stress.workload.plan import build_plan
+
+# Page sizes are divisors or multiples of a trace's blocks of 64 tokens.
+PAGE_SIZES = (16, 32, 64, 128, 256)
+WINDOWS_TOKENS = (32, 64, 128, 256, 512)
+CHUNKS_TOKENS = (256, 512, 1024, 2048, 4096)
+# Spare pages beyond the smallest that can run, in percent of those; 0 comes as often as any other.
+SPARE_PERCENT = (0, 2, 10, 30, 100, 400)
+
+
+def swarm_config(config: Config) -> tuple[Config, list[str]]:
+    """The configuration that `config.seed` draws, and what was drawn as overrides `a.b=v`.
+
+    Raises ConfigError or WorkloadError where the base itself can't be planned.
+    """
+    draw = _Draw(config.seed)
+    pool = _pool(config, draw)
+    serving = msgspec.structs.replace(
+        config.serving,
+        chunk_tokens=max(pool.page_size, draw.one("chunk", CHUNKS_TOKENS)),
+        max_running=draw.one("running", (2, 4, 16, 64)),
+        draft_tokens=draw.one("drafts", (0, 0, 2, 4, 8)),
+    )
+    workload = msgspec.structs.replace(
+        config.workload,
+        concurrency=draw.one("concurrency", (4, 16, 40, 80)),
+        cancel_rate=draw.one("cancels", (0.0, 0.0, 0.05, 0.3)),
+        fork_rate=draw.one("forks", (0.0, 0.0, 0.05, 0.3)),
+        namespaces=draw.one("namespaces", (1, 1, 2, 3)),
+    )
+    linker = msgspec.structs.replace(
+        config.linker,
+        enabled=draw.one("linker", (True, True, True, False)),
+        store=draw.one("store", ("shared", "memory")),
+        warm=draw.one("warm", (True, False)),
+        delay_ms=draw.one("delay", (0.0, 5.0, 500.0)),
+    )
+    replace = msgspec.structs.replace
+    drawn = replace(config, pool=pool, serving=serving, workload=workload, linker=linker)
+    drawn = replace(drawn, pool=_sized(drawn, draw))
+    return check_config(drawn), _overrides(config, drawn)
+
+
+class _Draw:
+    """Choices by name: each depends on the seed and its own name alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def one(self, name: str, choices: tuple):
+        """One of `choices`, each with the same chance."""
+        return choices[int(below(words(split(self._seed, f"swarm/{name}"), np.arange(1)), len(choices))[0])]
+
+
+def _pool(config: Config, draw: _Draw):
+    """Page size, window and how the window is kept; pool sizes come when all else is known."""
+    return msgspec.structs.replace(
+        config.pool,
+        page_size=draw.one("page size", PAGE_SIZES),
+        window_tokens=draw.one("window", WINDOWS_TOKENS),
+        unified_kv=draw.one("unified kv", (True, True, False)),
+        swa_ring=draw.one("ring", (False, False, False, True)),
+    )
+
+
+def _sized(config: Config, draw: _Draw):
+    """The pool with so many pages as the drawn spare leaves: at the least what each request alone needs."""
+    plan = build_plan(
+        config.workload,
+        config.serving,
+        seed=config.seed,
+        page_size=config.pool.page_size,
+        ranks=config.layout.dp_size,
+    )
+    longest = max(
+        full_pages_needed(config.pool, config.serving, prompt, output)
+        for prompt, output in zip(plan.prompt_tokens.tolist(), plan.output_tokens.tolist(), strict=True)
+    )
+    full_pages = _with_spare(longest, draw.one("full spare", SPARE_PERCENT))
+    swa_pages = _with_spare(
+        swa_pages_needed(config.pool, config.serving), draw.one("swa spare", SPARE_PERCENT)
+    )
+    # A prompt's slots come in pairs, so a FULL pool that is smaller than the SWA pool would waste the rest of it.
+    return msgspec.structs.replace(config.pool, full_pages=max(full_pages, swa_pages), swa_pages=swa_pages)
+
+
+def _with_spare(pages: int, percent: int) -> int:
+    return pages + -(-pages * percent // 100)
+
+
+def _overrides(base: Config, drawn: Config) -> list[str]:
+    """What differs, as --set takes it, in the order of the tables."""
+    before, after = base.to_dict(), drawn.to_dict()
+    found = []
+    for table in ("pool", "workload", "serving", "linker"):
+        for key, value in after[table].items():
+            if before[table].get(key) != value:
+                found.append(f"{table}.{key}={_toml(value)}")
+    return found
+
+
+def _toml(value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
