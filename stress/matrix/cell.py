@@ -70,7 +70,7 @@ def parted_from(twin: Cell, cell: Cell) -> Fired | None:
     for rank, operations in cell.operations.items():
         found = first_divergence(twin.operations[rank], operations)
         if found is not None:
-            parted.append(Fired("digest", found[0], found[0], rank))
+            parted.append(Fired("digest", found.number, found.number, rank))
     return min(parted, key=lambda one: (one.operation, one.rank), default=None)
 
 
