@@ -5,7 +5,8 @@ that index -1 translates to -1. Peers are read and cleared when a free is asked 
 page ids wait in `swa_page_ids_group`. Ids without a peer are the release strategy's affair (release.py).
 A free outside a group, and a group's end, asserts available <= size as upstream does; the pages are on the
 free list by then, and the allocator stays usable. Freeing clears the map of whole pages (sglang#27779).
-`ring=True`: the window lives with the request; the SWA pool and the map stay untouched (sglang#38571).
+`ring=True`: the window lives in a ring of the request. The map may name the ring's slots, written by whoever owns it;
+a free clears the entry and gives nothing back: the SWA pool never lent those pages (sglang#38571).
 """
 
 from __future__ import annotations
@@ -152,14 +153,15 @@ class HybridSWAAllocator:
 
     def free_swa(self, indices: torch.Tensor) -> None:
         """Frees the SWA peers of these pages, all slots; set-shaped, drops entries without a peer, syncs."""
-        if self.ring or indices.numel() == 0:
+        if indices.numel() == 0:
             return
         full_pages = torch.unique(indices.to(torch.int64) // self.page_size)
         peers = self._mapping_by_page.index_select(0, full_pages)
         # A page's peers are one run: collapsing runs first leaves little to sort.
         swa_pages = torch.unique(torch.unique_consecutive(peers[peers > 0] // self.page_size))
         self._clear_peers(indices, full_pages)
-        self._release_swa_pages(swa_pages)
+        if self._lent_peers():
+            self._release_swa_pages(swa_pages)
         self._check_swa_available("free_swa")
 
     def free_full(self, indices: torch.Tensor) -> None:
@@ -180,12 +182,13 @@ class HybridSWAAllocator:
         A representative without a peer becomes page 0 and goes to the release strategy with the others
         (sglang#38159, #38519). Syncs as often as the strategy does.
         """
-        if self.ring or indices.numel() == 0:
+        if indices.numel() == 0:
             return
         representatives = self._representatives(indices, start_pos)
         swa_pages = self.translate_loc_from_full_to_swa(representatives) // self.page_size
         self._clear_peers(indices, representatives.to(torch.int64) // self.page_size)
-        self._release_swa_pages(self.release.enqueue(swa_pages))
+        if self._lent_peers():
+            self._release_swa_pages(self.release.enqueue(swa_pages))
         self._check_swa_available("free_swa_segment")
 
     def free_full_segment(self, indices: torch.Tensor, *, start_pos: int) -> None:
@@ -196,11 +199,18 @@ class HybridSWAAllocator:
     def _representatives(self, indices: torch.Tensor, start_pos: int) -> torch.Tensor:
         return page_representatives(indices, start_pos, self.page_size)
 
+    def _lent_peers(self) -> bool:
+        # What the map names is the SWA pool's to take back, or a ring's, which was never lent from here.
+        return not self.ring
+
     def _release_swa_pages(self, pages: torch.Tensor) -> None:
         if not self.is_not_in_free_group:
             self.swa_page_ids_group.append(pages)
         else:
-            self.swa_attn_allocator.free_page_ids(self.release.flush([pages]))
+            self._credit_swa([pages])
+
+    def _credit_swa(self, runs: list[torch.Tensor]) -> None:
+        self.swa_attn_allocator.free_page_ids(self.release.flush(runs))
 
     # Free groups
 
@@ -226,7 +236,7 @@ class HybridSWAAllocator:
         self._close_group()
         self.full_attn_allocator.free_group_end()
         if waiting:
-            self.swa_attn_allocator.free_page_ids(self.release.flush(waiting))
+            self._credit_swa(waiting)
 
     def _close_group(self) -> None:
         self.is_not_in_free_group = True

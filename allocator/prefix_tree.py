@@ -57,6 +57,10 @@ class PrefixTree:
             depth = node.end
         return path, depth
 
+    def known_pages(self, keys: np.ndarray) -> int:
+        """How many pages of `keys` (int64[n]) FULL alone would hit; marks nothing as used and splits nothing."""
+        return self._walk(keys)[1]
+
     def _split_end(self, path: list[PrefixNode], end: int) -> None:
         """Makes the path end at page `end`, which lies in its last node."""
         if path and end < path[-1].end:

@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 FREE_GENERATION = -1
 
@@ -26,7 +27,7 @@ class RingRow(NamedTuple):
 
 
 class SWARing:
-    """Rows of window slots. `available()` and `row_tokens` are in tokens; a row's storage is whole pages."""
+    """Rows of window slots. Sizes are in tokens; a row's storage is whole pages, row r's from page r * row_pages on."""
 
     def __init__(self, rows: int, ring_tokens: int, page_size: int) -> None:
         for name, value in (("rows", rows), ("ring_tokens", ring_tokens), ("page_size", page_size)):
@@ -35,7 +36,8 @@ class SWARing:
         self.rows = rows
         self.ring_tokens = ring_tokens
         self.page_size = page_size
-        self.row_tokens = -(-ring_tokens // page_size) * page_size
+        self.row_pages = -(-ring_tokens // page_size)
+        self.row_tokens = self.row_pages * page_size
         # Last in, first out: a row is reused as soon as possible, which brings stale content to light.
         self._free_rows = list(range(rows, 0, -1))
         self._generations = [0] * (rows + 1)
@@ -54,7 +56,7 @@ class SWARing:
             )
         if not self._free_rows:
             raise ValueError(
-                f"acquire: all {self.rows} ring rows are lent, none for {owner!r}; check available() first"
+                f"acquire: all {self.rows} ring rows are lent, none for {owner!r}; check free_rows() first"
             )
         row = self._free_rows.pop()
         self._generations[row] += 1
@@ -72,13 +74,30 @@ class SWARing:
         del self._written_from[lent.row]
         self._free_rows.append(lent.row)
 
-    def available(self) -> int:
+    def available_size(self) -> int:
         """Free window storage in tokens: free rows times the cost of one (sgl-project/sglang#38571)."""
         return len(self._free_rows) * self.row_tokens
+
+    def get_all_free_pages(self) -> torch.Tensor:
+        """Pages of the free rows, int64[free pages], those that are lent next last."""
+        return torch.from_numpy(self.pages_of(np.array(self._free_rows, dtype=np.int64)))
 
     def free_rows(self) -> int:
         """Rows that can be acquired now."""
         return len(self._free_rows)
+
+    def next_row_is_used(self) -> bool:
+        """Whether the row that is lent next has had an owner before: its tokens are still in it."""
+        return bool(self._free_rows) and self._generations[self._free_rows[-1]] > 0
+
+    def pages_of(self, rows: np.ndarray | int) -> np.ndarray:
+        """Pages of the ring's storage that rows are made of, int64[rows * row_pages]."""
+        first = np.atleast_1d(np.asarray(rows, dtype=np.int64)) * self.row_pages
+        return (first[:, None] + np.arange(self.row_pages)).reshape(-1)
+
+    def written_from(self, row: int) -> int:
+        """First position that the owner of a lent row writes itself."""
+        return self._written_from[row]
 
     def owner(self, row: int) -> Hashable | None:
         """Who has the row, or None."""

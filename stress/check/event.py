@@ -37,6 +37,10 @@ class EventKind(str, Enum):
     ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
     # pool, rid, pages: a running request's forward pass reads them; through an edge: the part that must have a peer
     READ = "read"
+    # pool, rid, pages, peers = which page of the request each is to hold, counted from its start: what a forward pass
+    # wrote into memory that the request's row owns, and what its last position then reads there
+    ROW_WRITTEN = "row_written"
+    ROW_READ = "row_read"
     WRITTEN = (
         "written"  # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
     )
@@ -102,8 +106,13 @@ class PoolShape(NamedTuple):
 
 
 class EdgeShape(NamedTuple):
-    """A mapping from pages of `source` to pages of `target`; `no_peer` means that there is none."""
+    """A mapping from pages of `source` to pages of `target`; `no_peer` means that there is none.
+
+    `gives_back`: a free through the mapping gives the target's page back. Where pages of `target` are lent in another
+    way (a ring's, with its row), it only forgets the entry, and a page may be on loan without one.
+    """
 
     source: str
     target: str
     no_peer: int = 0
+    gives_back: bool = True

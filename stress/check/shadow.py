@@ -26,6 +26,7 @@ ALL_OBSERVATIONS = frozenset(
     {
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content"),
+        "row_memory",
     }
 )
 

@@ -60,6 +60,17 @@ class Room(NamedTuple):
     swa: int
 
 
+class RowPass(NamedTuple):
+    """What a forward pass did in memory that the request's row owns: pages of that pool, and for each of them which
+    page of the request it is to hold, counted from its start. int64[] each; written first, then read.
+    """
+
+    written: np.ndarray
+    written_as: np.ndarray
+    read: np.ndarray
+    read_as: np.ndarray
+
+
 class Engine(Protocol):
     """One rank's KV memory. `pools[0]` holds every position; edges lead from it to the others."""
 
@@ -70,7 +81,7 @@ class Engine(Protocol):
     edges: tuple[EdgeShape, ...]
     marks_exempt: frozenset[str]  # marks that it can't show, or never does by design
     # of: lends, returns, mapping, groups, tables, cache, counts, drain, owners,
-    # reads, writes, live, locks, transfers, keys
+    # reads, writes, live, locks, transfers, keys, content, row_memory
     observes: frozenset[str]
 
     def open(self, spec: RequestSpec) -> None:
@@ -128,6 +139,13 @@ class Engine(Protocol):
 
     def table(self, rid: int) -> np.ndarray:
         """Pages of pools[0] that the request's row names, in order: int64[]; empty when it holds none."""
+
+    def row_pass(self, rid: int, accepted: int) -> RowPass:
+        """The pass that committed the last `accepted` positions of the request. Only where `row_memory` is observed."""
+
+    def row_keeper(self) -> object:
+        """What lends rows of that memory: `acquire(...) -> lent` and `release(lent)` with `lent.row`, `pages_of(row)`,
+        and a pool's `available_size()` and `get_all_free_pages()`. Only where `row_memory` is observed."""
 
     def running(self) -> list[int]:
         """Requests that hold a row, in order of admission."""

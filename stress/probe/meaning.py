@@ -1,8 +1,8 @@
 """What a call of the target means, told before it runs, by arithmetic of the probe's own.
 
 A free asks pages back: the source pages themselves, or through the mapping the pages that it names at one slot of
-each. A write of the mapping, and an allocation in both pools, say what pages shall map to from now on; reading the
-mapping afterwards must confirm it.
+each; where the mapping's target is lent in another way, it only forgets the entry. A write of the mapping, and an
+allocation in both pools, say what pages shall map to from now on; reading the mapping afterwards must confirm it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ class Meaning:
         slots = self._representatives(name, indices, args, kwargs, size)
         pages = _divided(slots, size)
         if watch.edge is not None and not name.startswith("free_full"):
-            peers = _divided(watch.reader.entries(watch.mapping, slots), size)
-            watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
+            if watch.edge.gives_back:
+                peers = _divided(watch.reader.entries(watch.mapping, slots), size)
+                watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
+            else:
+                watch.tell(EventKind.BIND, watch.edge.target, pages, self._no_peers(pages), name)
             watch.touched.append(pages)
         if not name.startswith("free_swa"):
             watch.tell(EventKind.INTENT, watch.source.name, pages, None, name)

@@ -17,6 +17,7 @@ from stress.check.shadow import Ledger
 from stress.engine.contract import Engine
 from stress.operation import Kind, Operation
 from stress.probe.allocator_watch import Watch
+from stress.probe.row_watch import RowWatch
 
 _ROW_KINDS = frozenset(
     {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
@@ -37,10 +38,16 @@ class Probe:
         self._waits = self.watch.reader.waits
         self._reads_counts = "counts" in engine.observes
         self._asks_owners = "owners" in engine.observes
+        self.rows = self._watch_rows() if "row_memory" in engine.observes else None
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
         self._tables: dict[int, bytes] = {}
         self._told: dict[str, tuple] = {}
+
+    def _watch_rows(self) -> RowWatch:
+        named = self.watch.edge.target
+        shape = next(shape for shape in self._engine.pools if shape.name == named)
+        return RowWatch(self._engine.row_keeper(), shape, self.watch)
 
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
@@ -59,6 +66,9 @@ class Probe:
         if changes_rows and (operation.kind not in _GROWING_KINDS or watch.source_lent):
             for rid, _ in operation.rows:
                 self._tell_table(rid)
+        if self.rows is not None and operation.kind is Kind.COMMIT and sys.exc_info()[0] is None:
+            for rid, accepted in operation.rows:
+                self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
         if self._asks_owners and operation.kind in _ENDING_KINDS:

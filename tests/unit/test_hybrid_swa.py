@@ -197,6 +197,25 @@ def test_ring_mode_never_touches_the_swa_pool_or_the_map():
     assert allocator.available_size() == 32
 
 
+@pytest.mark.parametrize("in_group", [False, True])
+def test_ring_mode_clears_the_map_and_queues_nothing(in_group):
+    """The regression test of sgl-project/sglang#38571: the entries go, the pages were never the SWA pool's."""
+    allocator = make(full_pages=8, swa_pages=4, ring=True)
+    before = state(allocator)
+    slots = allocator.alloc(16)
+    allocator.set_full_to_swa_mapping(slots, torch.arange(4, 20))
+    if in_group:
+        allocator.free_group_begin()
+    allocator.free_swa(slots[:4])
+    allocator.free_swa_segment(slots[4:12], start_pos=4)
+    assert allocator.translate_loc_from_full_to_swa(slots).tolist() == [0] * 12 + [16, 17, 18, 19]
+    assert allocator.swa_page_ids_group == []
+    allocator.free(slots)
+    if in_group:
+        allocator.free_group_end()
+    assert state(allocator)[1:] == before[1:]
+
+
 def test_clear_restores_the_first_state():
     allocator = make()
     before = state(allocator)

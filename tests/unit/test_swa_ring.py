@@ -11,7 +11,7 @@ from allocator.swa_ring import FREE_GENERATION, SWARing
 def test_a_row_is_lent_once_and_reuse_bumps_its_generation() -> None:
     ring = SWARing(rows=2, ring_tokens=6, page_size=4)
     first, second = ring.acquire("a"), ring.acquire("b")
-    assert {first.row, second.row} == {1, 2} and ring.available() == 0
+    assert {first.row, second.row} == {1, 2} and ring.available_size() == 0
     ring.release(first)
     assert ring.owner(first.row) is None and ring.generation(first.row) == FREE_GENERATION
     again = ring.acquire("c")
@@ -20,9 +20,9 @@ def test_a_row_is_lent_once_and_reuse_bumps_its_generation() -> None:
 
 def test_a_row_costs_whole_pages() -> None:
     ring = SWARing(rows=3, ring_tokens=6, page_size=4)
-    assert (ring.row_tokens, ring.available(), ring.free_rows()) == (8, 24, 3)
+    assert (ring.row_tokens, ring.available_size(), ring.free_rows()) == (8, 24, 3)
     ring.acquire("a")
-    assert (ring.available(), ring.free_rows()) == (16, 2)
+    assert (ring.available_size(), ring.free_rows()) == (16, 2)
 
 
 def test_positions_wrap_and_rows_do_not_overlap() -> None:
@@ -74,3 +74,15 @@ def test_wrong_calls_say_what_to_do() -> None:
         ring.acquire("d", written_from=-1)
     with pytest.raises(ValueError, match="page_size is 0"):
         SWARing(rows=1, ring_tokens=4, page_size=0)
+
+
+def test_a_row_is_whole_pages_and_says_whether_it_has_been_used() -> None:
+    ring = SWARing(rows=2, ring_tokens=6, page_size=4)
+    assert ring.pages_of(2).tolist() == [4, 5], "row 0 is padding"
+    assert sorted(ring.get_all_free_pages().tolist()) == [2, 3, 4, 5]
+    assert not ring.next_row_is_used()
+    lent = ring.acquire("a", written_from=5)
+    assert (ring.get_all_free_pages().tolist(), ring.written_from(lent.row)) == ([4, 5], 5)
+    assert not ring.next_row_is_used(), "row 2 is next, and nobody has had it"
+    ring.release(lent)
+    assert ring.next_row_is_used()

@@ -11,6 +11,7 @@ from stress.check.rules.i06_holder import Holder
 from stress.check.rules.i06_private_pages import PrivatePages
 from stress.check.rules.i07_flush import Flush
 from stress.check.rules.i08_offsets import Offsets
+from stress.check.rules.i09_row_memory import RowMemory
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i20_drained import Drained
@@ -27,6 +28,7 @@ RULES: tuple[type[Rule], ...] = (
     PrivatePages,
     Flush,
     Offsets,
+    RowMemory,
     Held,
     Conservation,
     Drained,

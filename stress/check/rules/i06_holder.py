@@ -31,6 +31,8 @@ class Holder(Rule):
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         for edge in shadow.edges_from[event.pool]:
+            if not edge.shape.gives_back:
+                continue  # its pages go with their row; an entry that is left behind is I4's
             pages = edge.source.valid
             peers = edge.peer[pages]
             live = edge.is_page(peers)
@@ -45,6 +47,8 @@ class Holder(Rule):
             if np.count_nonzero(still):
                 self._report_left_behind(edge, pages[still], peers[still], cause, at_us, report)
         for edge in shadow.edges:
+            if not edge.shape.gives_back:
+                continue
             target = edge.target
             off = target.lent - edge.mapped - target.asked_pages - target.orphans
             before = self._off.get(target.shape.name, 0)

@@ -50,7 +50,7 @@ class PrivatePages(Rule):
             if not len(event.pages):
                 self._ended[rid] = old
             return
-        if len(event.pages) < 4 or event.method == "sweep" or event.pool in shadow.edge_into:
+        if len(event.pages) < 4 or event.method == "sweep" or event.pool != next(iter(shadow.pools)):
             return
         pool = shadow.pools[event.pool]
         evictable, protected = int(event.pages[2]), int(event.pages[3])

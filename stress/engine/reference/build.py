@@ -55,7 +55,9 @@ def build_reference(
     max_rows = config.serving.max_running + (BALLAST_ROWS if config.workload.ballast else 0)
     ring = None
     if pool.swa_ring:
-        ring_tokens = (window_pages + 1) * pool.page_size
+        # A window touches a page more than it is long, and drafts are reserved ahead of it.
+        ahead_pages = -(-2 * config.serving.draft_tokens // pool.page_size)
+        ring_tokens = (window_pages + 1 + ahead_pages) * pool.page_size
         ring = SWARing(max_rows, ring_tokens, pool.page_size)
     memory = with_faults(Memory, MEMORY_FAULTS, faults)(allocator, cache, pool.window_tokens, paged_swa)
     engine = with_faults(ReferenceEngine, ENGINE_FAULTS, faults)

@@ -13,7 +13,7 @@ import numpy as np
 from allocator.swa_ring import SWARing
 from linker.direct import DirectLinker
 from stress.check.event import EdgeShape, PoolShape
-from stress.engine.contract import Admission, RequestSpec, Room
+from stress.engine.contract import Admission, RequestSpec, Room, RowPass
 from stress.engine.reference.external import External
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
@@ -24,6 +24,7 @@ from stress.engine.reference.publish import (
     release_private,
     release_window,
 )
+from stress.engine.reference.ring import WindowRing
 from stress.engine.reference.row import NO_PAGES, Row
 
 NEVER = 1 << 62
@@ -54,16 +55,23 @@ class ReferenceEngine:
         self.memory = memory
         self.habits = habits
         self.external = external(memory, linker, habits)
-        self.ring = ring
+        self.ring = None if ring is None else WindowRing(memory, ring)
         self.max_rows = max_rows
         self.spare_pages = spare_pages
         self.page_size = memory.page_size
         allocator = memory.allocator
         full = PoolShape("full", allocator.size_full // self.page_size, self.page_size, null_page=0)
         swa = PoolShape("swa", allocator.size_swa // self.page_size, self.page_size, null_page=0)
-        # With a ring the paged SWA pool and the mapping are watched all the same: nothing may touch them.
         self.pools = (full, swa)
         self.edges = (EdgeShape("full", "swa", no_peer=0),)
+        if ring is not None:
+            # The paged SWA pool is watched all the same: nothing may touch it. Pages before the first row are padding.
+            rows = PoolShape(
+                "ring", ring.rows * ring.row_pages, self.page_size, null_page=0, first_page=ring.row_pages
+            )
+            self.pools = (full, swa, rows)
+            self.edges = (EdgeShape("full", "ring", no_peer=0, gives_back=False),)
+            self.observes = self.observes | {"row_memory"}
         self._specs: dict[int, RequestSpec] = {}
         self._rows: dict[int, Row] = {}
         self._spec_tails = 0
@@ -84,8 +92,7 @@ class ReferenceEngine:
         spec, memory = self._specs[rid], self.memory
         if len(self._rows) >= self.max_rows:
             return None
-        # At least one position is computed anew: it gives the first logits (upstream limits the key likewise).
-        keys = spec.keys[: (spec.prompt_tokens - 1) // self.page_size]
+        keys = self._usable_keys(spec)
         match = memory.cache.match(keys)
         row = Row(spec, self.spare_pages)
         row.receipt = memory.cache.lock(match.node, rid)
@@ -102,9 +109,17 @@ class ReferenceEngine:
             # Without room for the load its tokens are computed, as upstream falls back.
             ready_us = self.external.load_back(row, pages, self.now_us) or ready_us
         if self.ring is not None:
-            row.ring_row = self.ring.acquire(rid, row.committed)
+            self.ring.acquire(row)
         self._rows[rid] = row
         return Admission(cached, row.committed - cached, ready_us)
+
+    def _usable_keys(self, spec: RequestSpec) -> np.ndarray:
+        """Keys of what the request may get from the cache or the store instead of computing it."""
+        # At least one position is computed anew: it gives the first logits (upstream limits the key likewise).
+        usable = spec.prompt_tokens - 1
+        if self.ring is not None:
+            usable = min(usable, self.ring.most_cached(spec))
+        return spec.keys[: usable // self.page_size]
 
     def _refuse(self, row: Row) -> None:
         self.memory.cache.unlock(row.receipt)
@@ -112,7 +127,7 @@ class ReferenceEngine:
     # Slots
 
     def extend(self, rows: list[tuple[int, int]]) -> bool:
-        if not self.memory.lengthen([(self._rows[rid], upto) for rid, upto in rows], "prompt"):
+        if not self._lengthen([(self._rows[rid], upto) for rid, upto in rows], "prompt"):
             return False
         self.external.start_loads()
         return True
@@ -122,7 +137,15 @@ class ReferenceEngine:
         for rid, tokens in rows:
             row = self._rows[rid]
             targets.append((row, self.memory.pages_for(row.committed + tokens) * self.page_size))
-        return self.memory.lengthen(targets, "draft reserve")
+        return self._lengthen(targets, "draft reserve")
+
+    def _lengthen(self, targets: list[tuple[Row, int]], step: str) -> bool:
+        if not self.memory.lengthen(targets, step):
+            return False
+        if self.ring is not None:
+            for row, _ in targets:
+                self.ring.enter(row)
+        return True
 
     def commit(self, rows: list[tuple[int, int]]) -> None:
         for rid, accepted in rows:
@@ -177,9 +200,9 @@ class ReferenceEngine:
     def _leave(self, rid: int) -> None:
         row = self._rows[rid]
         self.external.cancel_load(row)
-        self._spec_tails += release_private(self.memory, row)
         if self.ring is not None:
-            self.ring.release(row.ring_row)
+            self.ring.release(row)
+        self._spec_tails += release_private(self.memory, row)
         del self._rows[rid]
 
     # The linker and the end
@@ -216,6 +239,12 @@ class ReferenceEngine:
     def table(self, rid: int) -> np.ndarray:
         row = self._rows.get(rid)
         return NO_PAGES if row is None else row.pages
+
+    def row_pass(self, rid: int, accepted: int) -> RowPass:
+        return self.ring.last_pass(self._rows[rid], accepted)
+
+    def row_keeper(self) -> SWARing:
+        return self.ring.ring
 
     def running(self) -> list[int]:
         return list(self._rows)

@@ -29,6 +29,8 @@ class Row:
         "load_ticket",
         "protected",
         "receipt",
+        "ring_end",
+        "ring_named",
         "ring_row",
         "spec",
         "swa_from",
@@ -43,6 +45,10 @@ class Row:
         self.receipt = None  # the lock on the cached prefix
         self.load_ticket: int | None = None
         self.ring_row = None
+        self.ring_end = 0  # page of the row behind the last one that the ring has had
+        self.ring_named = (
+            NO_PAGES  # by place in the ring: the FULL page whose entry names it, 0: none of ours
+        )
 
     @property
     def pages(self) -> np.ndarray:
