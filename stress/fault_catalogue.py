@@ -30,6 +30,8 @@ FAULTS: dict[str, FaultFacts] = {
     "F01": FaultFacts(
         "a segment free does not drop unmapped representatives", ("sglang#38519",), "paged", ("I1",)
     ),
+    "F02": FaultFacts("with a ring, frees credit the paged SWA pool", ("sglang#38571",), "ring", ("I3",)),
+    "F03": FaultFacts("with a ring, a free leaves the map as it is", ("sglang#38571",), "ring", ("I4",)),
     "F04": FaultFacts(
         "a page free clears one token's entry", ("sglang#27779", "sglang#27789"), "paged", ("I5", "I8")
     ),
@@ -75,5 +77,11 @@ FAULTS: dict[str, FaultFacts] = {
         ("kvcached#364",),
         "paged",
         ("I13",),
+    ),
+    "F24": FaultFacts(
+        "a ring row is handed over as it is behind a full prefix hit",
+        ("sglang#30339", "ATOM#1423"),
+        "ring",
+        ("I9", "I16"),
     ),
 }

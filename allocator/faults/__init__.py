@@ -6,6 +6,8 @@ One override a file. Each brings back a class of real bugs; the sources stand in
 from __future__ import annotations
 
 from allocator.faults.f01_unmapped_released import UnmappedReleased
+from allocator.faults.f02_ring_pages_credited import RingPagesCredited
+from allocator.faults.f03_ring_entries_kept import RingEntriesKept
 from allocator.faults.f04_one_entry_cleared import OneEntryCleared
 from allocator.faults.f05_old_entries_kept import OldEntriesKept
 from allocator.faults.f06_resolved_at_flush import ResolvedAtFlush
@@ -15,6 +17,8 @@ from allocator.faults.f23_not_rolled_back import NotRolledBack
 
 ALLOCATOR_FAULTS: dict[str, type] = {
     "F01": UnmappedReleased,
+    "F02": RingPagesCredited,
+    "F03": RingEntriesKept,
     "F04": OneEntryCleared,
     "F05": OldEntriesKept,
     "F06": ResolvedAtFlush,

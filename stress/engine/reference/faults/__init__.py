@@ -10,11 +10,13 @@ from stress.engine.reference.faults.f07_group_in_group import GroupInGroup
 from stress.engine.reference.faults.f08_full_side_alone import FullSideAlone
 from stress.engine.reference.faults.f13_recorded_unaligned import RecordedUnaligned
 from stress.engine.reference.faults.f14_abort_before_batch import AbortBeforeBatch
+from stress.engine.reference.faults.f24_ring_row_as_it_is import RingRowAsItIs
 
 ENGINE_FAULTS: dict[str, type] = {
     "F07": GroupInGroup,
     "F13": RecordedUnaligned,
     "F14": AbortBeforeBatch,
+    "F24": RingRowAsItIs,
 }
 MEMORY_FAULTS: dict[str, type] = {
     "F08": FullSideAlone,
