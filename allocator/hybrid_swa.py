@@ -259,4 +259,6 @@ class HybridSWAAllocator:
         faults = [f"FULL {fault}" for fault in self.full_attn_allocator.check_integrity()]
         faults += [f"SWA {fault}" for fault in self.swa_attn_allocator.check_integrity()]
         swa_free_pages = self.swa_attn_allocator.get_all_free_pages().cpu().numpy()
+        if self.ring:
+            swa_free_pages = swa_free_pages[:0]  # the map names another storage
         return faults + mapping_faults(self._mapping_by_page.cpu().numpy(), swa_free_pages)

@@ -62,13 +62,13 @@ class Room(NamedTuple):
 
 class RowPass(NamedTuple):
     """What a forward pass did in memory that the request's row owns: pages of that pool, and for each of them which
-    page of the request it is to hold, counted from its start. int64[] each; written first, then read.
+    page of the request it is to hold, counted from its start. Written first, then read.
     """
 
-    written: np.ndarray
-    written_as: np.ndarray
-    read: np.ndarray
-    read_as: np.ndarray
+    written: list[int]
+    written_as: list[int]
+    read: list[int]
+    read_as: list[int]
 
 
 class Engine(Protocol):

@@ -204,6 +204,7 @@ def test_ring_mode_clears_the_map_and_queues_nothing(in_group):
     before = state(allocator)
     slots = allocator.alloc(16)
     allocator.set_full_to_swa_mapping(slots, torch.arange(4, 20))
+    assert allocator.check_integrity() == [], "ids of the ring's pages are no pages of the SWA pool"
     if in_group:
         allocator.free_group_begin()
     allocator.free_swa(slots[:4])

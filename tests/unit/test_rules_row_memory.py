@@ -1,6 +1,5 @@
 """I9 for memory that rows own: its controls, each with the rule on and off, and what it must not flag."""
 
-import numpy as np
 import pytest
 
 from allocator.hybrid_swa import HybridSWAAllocator
@@ -44,9 +43,9 @@ class Rows:
         return self.run("finish", rid, lambda: self.ring.release(lent))
 
     def forward(self, rid, lent, written, read):
-        at = lambda blocks: lent.row * PLACES + np.array(blocks, dtype=np.int64) % PLACES  # noqa: E731
-        ids = lambda blocks: np.array(blocks, dtype=np.int64)  # noqa: E731
-        row_pass = RowPass(at(written), ids(written), at(read), ids(read))
+        written, read = list(written), list(read)
+        at = lambda blocks: [lent.row * PLACES + block % PLACES for block in blocks]  # noqa: E731
+        row_pass = RowPass(at(written), written, at(read), read)
         self.run("commit", -1, lambda: self.rows.tell_pass(rid, row_pass))
 
 

@@ -81,10 +81,13 @@ class WindowRing:
     def last_pass(self, row: Row, accepted: int) -> RowPass:
         """What the pass that committed the last `accepted` positions wrote to the row, and what its end reads there."""
         page_size, window = self.memory.page_size, self.memory.window_tokens
+        row_pages, lent = self.ring.row_pages, row.ring_row.row
         end = self.memory.pages_for(row.committed)
-        first = max((row.committed - accepted) // page_size, end - self.ring.row_pages)
+        first = max((row.committed - accepted) // page_size, end - row_pages)
         # A hit leaves the prompt's last window to be computed: that much must be there. More counts if it was written.
-        floor = min(self.ring.written_from(row.ring_row.row), self.most_cached(row.spec))
-        written = np.arange(first, end)
-        read = np.arange(max(floor, row.committed - window) // page_size, end)
-        return RowPass(self._places(row, written), written, self._places(row, read), read)
+        floor = min(self.ring.written_from(lent), self.most_cached(row.spec))
+        start = max(floor, row.committed - window) // page_size
+        places = [lent * row_pages + page % row_pages for page in range(min(first, start), end)]
+        return RowPass(
+            places[first - end :], list(range(first, end)), places[start - end :], list(range(start, end))
+        )
