@@ -129,6 +129,20 @@ class PrefixTree:
             self.swa_evictable += node.end - node.start
         self.swa_recency.add_newest(node)
 
+    def hide(self, node: PrefixNode, start: int) -> None:
+        """Matches no longer find the pages from `start` on of the prefix that ends with `node`, nor what is below.
+
+        They stay in the tree until they are evicted, because others may have them locked.
+        """
+        while node.start > start:
+            node = node.parent
+        if node.start < start:
+            self._split(node, start)
+        del node.parent.children[node.first_key]
+        # Page keys are positive.
+        node.key_bytes = np.full(node.end - node.start, -node.node_id, dtype=np.int64).tobytes()
+        node.parent.children[node.first_key] = node
+
     def evict_full(self, need_pages: int) -> Iterator[Evicted]:
         """Removes unlocked leaves, least recently used first, until `need_pages` FULL pages or all went.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from linker.faults import transfer_fault
 from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
 from stress.config_limits import broken_limits
@@ -46,9 +47,7 @@ def _broken(config: Config) -> Iterator[str]:
     yield from _broken_layout(config)
     yield from _broken_pool(config.pool, config.serving)
     yield from _broken_workload(config.workload)
-    if config.linker.faults:
-        kind = config.linker.faults[0].kind
-        yield f"linker.faults[0].kind: {kind!r} is unknown, there is no transfer fault yet; leave it out"
+    yield from _broken_transfer_faults(config)
     unknown = sorted(set(config.check.require) - set(MARKS))
     if unknown:
         near = difflib.get_close_matches(unknown[0], MARKS, n=1, cutoff=0.5)
@@ -115,6 +114,26 @@ def _why_no_file(trace: str) -> str:
     except (OSError, ValueError) as error:  # a name that is too long, or holds a null byte
         return getattr(error, "strerror", None) or str(error)
     return "no such file" if path.is_absolute() else f"no such file under {Path.cwd()}"
+
+
+def _broken_transfer_faults(config: Config) -> Iterator[str]:
+    for index, given in enumerate(config.linker.faults):
+        where = f"linker.faults[{index}]"
+        try:
+            fault = transfer_fault(**msgspec.structs.asdict(given))
+        except ValueError as error:
+            yield f"{where}.{error}"
+            continue
+        if fault.ranks is not None and max(fault.ranks) >= config.layout.tp_size:
+            yield (
+                f"{where}.ranks: {max(fault.ranks)}: the ranks are 0 to {config.layout.tp_size - 1} "
+                "(layout.tp_size)"
+            )
+        if fault.kind == "lost" and not fault.delay_us and fault.direction != "offload":
+            yield (
+                f"{where}.delay_ms: a load that is lost for good would stop its rank; give the transport's "
+                "timeout, or kind lost-offload"
+            )
 
 
 def _broken_arms(config: Config) -> Iterator[str]:

@@ -86,13 +86,13 @@ class Serving(_Table):
 
 
 class LinkerFault(_Table):
-    """One fault of the external store's transfers on some ranks."""
+    """One fault of the external store's transfers on some ranks: see linker.faults."""
 
-    kind: str
+    kind: str  # late, short, failed, lost or cancelled, with -load or -offload for one direction
     ranks: list[int] | None = None  # None: all
     after: int = 0  # transfers that go well first
-    count: int | None = None
-    delay_ms: float = 0.0
+    count: int | None = None  # transfers that are hit; None: every later one
+    delay_ms: float = 0.0  # of a late one, or the transport's timeout of a lost one
 
 
 class Linker(_Table):

@@ -64,7 +64,7 @@ def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankRe
     named = parse_faults(arm.fault)
     mine = named.of_rank(spec.rank)
     faults = FaultLog(() if named.dry else mine, mine if named.dry else ())
-    engine = build_engine(config, arm, spec.device, warm, spec.tree, faults)
+    engine = build_engine(config, arm, spec.device, warm, spec.tree, faults, spec.rank)
     rank = Rank(spec, config, plan, engine, emit, faults)
     return (yield from rank.exchanges())
 

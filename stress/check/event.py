@@ -50,11 +50,11 @@ class EventKind(str, Enum):
     # lock of a component that is reached through an edge stands under that edge's target pool, with source pages
     LOCK = "lock"
     UNLOCK = "unlock"
-    # pool, rid, pages, method = "load" or "offload", token = ticket
+    # pool, rid, pages, peers = their keys, method = "load" or "offload", token = ticket. Once more through an edge,
+    # without peers: source pages of the same transfer whose part in the edge's target pool goes with them
     TRANSFER_BEGIN = "transfer_begin"
-    TRANSFER_END = (
-        "transfer_end"  # pool, pages = those that are valid, method = "done", "failed" or "cancelled"
-    )
+    # pool, rid, pages = those that are valid, method = "done", "failed" or "cancelled", token = ticket
+    TRANSFER_END = "transfer_end"
     # pool, rid, pages = keys by which the target finds pages, peers = what the pages really hold (identities)
     KEYS = "keys"
     # pool, rid, pages, peers = stamps found there: what a read, a load or a store saw (method says which)

@@ -11,6 +11,8 @@ MARKS = (
     "spec_tail_returned",  # whole pages reserved for drafts came back at the end
     "cancelled",
     "offloaded",  # new pages reached the external store
+    "load_failed",  # a load did not bring all its pages (linker.faults)
+    "offload_failed",
     "retracted",
     "tombstone_recovered",
     "node_split",

@@ -12,6 +12,7 @@ import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
+from stress.check.transfer_shadow import TransferShadow
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _NOBODY = Cause(0, "", -1, "")
@@ -31,6 +32,7 @@ class Shadow:
         for edge in self.edges:
             self.edges_from[edge.shape.source].append(edge)
         self.tables: dict[int, np.ndarray] = {}
+        self.transfers = TransferShadow(self.pools)
         self.causes: list[Cause] = [_NOBODY]
         self.cached: np.ndarray | None = None  # as of the sweep at hand
         self.last_map: Event | None = None  # whose pages a SLOTS event samples
@@ -53,6 +55,9 @@ class Shadow:
             EventKind.CACHED: self._cached,
             EventKind.COUNTS: self._counts,
             EventKind.MAP: self._map,
+            EventKind.WRITTEN: self._written,
+            EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
+            EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
             EventKind.FREE_LIST: self._free_list,
         }
 
@@ -71,6 +76,13 @@ class Shadow:
         self.named_returns.clear()
         for edge in self.edges:
             edge.doubled.clear()
+
+    def first_cause_of(self, operation: int) -> int:
+        """Index of the first cause of the operation at hand; of the next one where it has none yet."""
+        first = len(self.causes)
+        while self.causes[first - 1].operation == operation:
+            first -= 1
+        return first
 
     def cause_index(self, cause: Cause) -> int:
         """Index of a cause; events in a row usually share one."""
@@ -162,6 +174,9 @@ class Shadow:
 
     def _free_list(self, event: Event) -> None:
         self.pools[event.pool].trust_free_list()
+
+    def _written(self, event: Event) -> None:
+        self.transfers.write(event, self.pools[event.pool].inside(event.pages))
 
     def _cached(self, event: Event) -> None:
         self.cached = event.pages

@@ -22,7 +22,8 @@ class RequestSpec(NamedTuple):
     """What an engine must know of a request before it is admitted.
 
     keys: int64[ceil((prompt + output) / page_size)], one a page; a key names the whole prefix up to the page's end,
-    with its namespace. `tokens(lo, hi)` expands positions to token ids for an engine that wants them.
+    with its namespace. `tokens(lo, hi)` expands positions to token ids for an engine that wants them. `restorable`:
+    the external store may be asked for positions below it only, because a load of the rest has failed; None: for all.
     """
 
     rid: int
@@ -32,6 +33,7 @@ class RequestSpec(NamedTuple):
     keys: np.ndarray
     tokens: Callable[[int, int], np.ndarray]
     session: int = -1
+    restorable: int | None = None
 
 
 class Warm(NamedTuple):
@@ -121,6 +123,10 @@ class Engine(Protocol):
     def poll(self) -> int:
         """Completions of the linker take effect; returns how many did."""
 
+    def failed_loads(self) -> list[tuple[int, int]]:
+        """(request, tokens) for each running request whose row has pages that a load should have filled and did not,
+        since this was last asked: its first `tokens` positions are valid, the rest must not be read."""
+
     def drain(self) -> None:
         """Evict everything that is cached."""
 
@@ -173,3 +179,6 @@ class Engine(Protocol):
 
     def allocators(self) -> object:
         """The object whose methods the probe wraps."""
+
+    def linker(self) -> object | None:
+        """The `linker.contract.Linker` whose load, offload, cancel and poll the probe wraps; None: there is none."""

@@ -39,6 +39,7 @@ READ = (
     "leftover",
     "marks",
     "allocators",
+    "linker",
     "exchange",
 )
 # A poll's number of completions and a window's trigger are the engine's own affair; their effects are compared.
@@ -92,6 +93,12 @@ class LockstepEngine:
         self.lead.close(rid)
         if self.parted is None:
             self.follow.close(rid)
+
+    def failed_loads(self) -> list[tuple[int, int]]:
+        """The leader's; the follower forgets its own, for it is told what becomes of them."""
+        if self.parted is None:
+            self.follow.failed_loads()
+        return self.lead.failed_loads()
 
     def synchronize(self) -> None:
         self.lead.synchronize()

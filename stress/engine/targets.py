@@ -13,14 +13,20 @@ from stress.engine.contract import Engine, Warm
 
 
 def build_engine(
-    config, arm, device: str, warm: Warm | None, tree: str | None = None, faults: FaultLog = NO_FAULTS
+    config,
+    arm,
+    device: str,
+    warm: Warm | None,
+    tree: str | None = None,
+    faults: FaultLog = NO_FAULTS,
+    rank: int = 0,
 ) -> Engine:
     """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds `sglang/`;
-    `faults`: what is wrong with it, in the reference alone."""
+    `faults`: what is wrong with it, in the reference alone; `rank`: by which its transfers fail (linker.faults)."""
     if tree is None:
         from stress.engine.reference import build_reference
 
-        return build_reference(config, arm, device, warm, faults=faults)
+        return build_reference(config, arm, device, warm, faults=faults, rank=rank)
     from stress.engine.sglang.build import build_sglang
 
-    return build_sglang(config, Path(tree), device, warm, arm.tree_core)
+    return build_sglang(config, Path(tree), device, warm, arm.tree_core, rank)

@@ -17,6 +17,7 @@ from stress.check.shadow import Ledger
 from stress.engine.contract import Engine
 from stress.operation import Kind, Operation
 from stress.probe.allocator_watch import Watch
+from stress.probe.linker_watch import LinkerWatch
 from stress.probe.row_watch import RowWatch
 
 _ROW_KINDS = frozenset(
@@ -34,6 +35,10 @@ class Probe:
         self.ledger = ledger
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
         self.watch.step = lambda: engine.step
+        linker = engine.linker() if "transfers" in engine.observes else None
+        self.linker_watch = LinkerWatch(linker, self.watch) if linker is not None else None
+        self._tells_writes = "writes" in engine.observes
+        self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
         self._engine = engine
         self._waits = self.watch.reader.waits
         self._reads_counts = "counts" in engine.observes
@@ -69,6 +74,8 @@ class Probe:
         if self.rows is not None and operation.kind is Kind.COMMIT and sys.exc_info()[0] is None:
             for rid, accepted in operation.rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
+        if self._tells_writes:
+            self._tell_writes(operation)
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
         if self._asks_owners and operation.kind in _ENDING_KINDS:
@@ -127,11 +134,29 @@ class Probe:
             self._tables[rid] = known
         else:
             self._tables.pop(rid, None)
-        table = table.copy()
+        self._tell_of(rid, EventKind.HOLD, table.copy())
+
+    def _tell_writes(self, operation: Operation) -> None:
+        """Pages whose last slot a commit has written. What a request is given when it is admitted is whole pages."""
+        page_size = self.watch.source.page_size
+        if operation.kind is Kind.ADMIT:
+            for rid, _ in operation.rows:
+                self._committed[rid] = len(self._known_table(rid)) * page_size
+        elif operation.kind is Kind.COMMIT:
+            for rid, accepted in operation.rows:
+                start = self._committed.get(rid, 0)
+                end = self._committed[rid] = start + accepted
+                pages = self._known_table(rid)[start // page_size : end // page_size]
+                self._tell_of(rid, EventKind.WRITTEN, pages)
+
+    def _known_table(self, rid: int) -> np.ndarray:
+        return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)
+
+    def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray) -> None:
         watch = self.watch
         cause = watch.cause
         watch.cause = cause._replace(rid=rid)
-        watch.tell(EventKind.HOLD, watch.source.name, table, None, "")
+        watch.tell(kind, watch.source.name, pages, None, "")
         watch.cause = cause
 
     def _how_it_ended(self) -> str:

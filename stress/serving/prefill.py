@@ -35,7 +35,11 @@ class Prefill:
         ready_us = max(request.ready_us for request, _ in batch.rows)
         self.state.set_now(max(self.state.now_us + self.state.timing.prefill_us(batch.tokens), ready_us))
         self.state.poll()
-        self._prefill_results(batch)
+        self._give_back_failed(batch)
+        if batch.rows:
+            self._prefill_results(batch)
+        else:
+            self.state.engine.end_step()
 
     def _build_batch(self) -> Batch:
         batch = Batch(self.state.timing.chunk_tokens, self.state.engine.page_size)
@@ -94,6 +98,23 @@ class Prefill:
         else:
             self.state.retract(self.state.victim())
         self.state.blocked = True
+
+    def _give_back_failed(self, batch: Batch) -> None:
+        """Requests whose load failed leave the batch before its results: what it computed for them is worth nothing.
+
+        They come in again at once, and the rest of their prefix is computed. A load that fails again is shorter each
+        time, so that ends.
+        """
+        failed = dict(self.state.engine.failed_loads())
+        if not failed:
+            return
+        leaving = [request for request, _ in batch.rows if request.rid in failed]
+        batch.rows = [row for row in batch.rows if row[0].rid not in failed]
+        for request in reversed(leaving):
+            request.restorable = failed[request.rid]
+            self.state.engine.retract(request.rid)
+            self.state.requeue(request, request.target)
+        self.state.blocked = False
 
     def _prefill_results(self, batch: Batch) -> None:
         gone: list[LiveRequest] = []

@@ -39,6 +39,7 @@ class LiveRequest:
         "position",
         "produced",
         "ready_us",
+        "restorable",
         "steps_before",
         "synced",
         "target",
@@ -51,6 +52,7 @@ class LiveRequest:
         self.target = plan.prompt_tokens  # positions to prefill
         self.position = 0  # positions prefilled, or found in the cache
         self.ready_us = 0
+        self.restorable: int | None = None  # a load of the positions from here on has failed
         self.admitted = False
         self.allocated = 0  # slots that the row has
         self.turn_zero = 0  # the rank's decode turn at which decoding (re)started

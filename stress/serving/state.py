@@ -106,7 +106,8 @@ class ServingState:
         request.restart(prompt_tokens)
         self.engine.close(request.rid)
         remaining = request.plan.output_tokens - request.produced
-        self.engine.open(self.spec_of(request.rid, prompt_tokens, remaining))
+        spec = self.spec_of(request.rid, prompt_tokens, remaining)
+        self.engine.open(spec._replace(restorable=request.restorable))
         self.waiting.appendleft(request)
 
     def finish(self, request: LiveRequest) -> None:

@@ -10,7 +10,6 @@ from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.prefix_cache import PrefixCache
 from allocator.swa_ring import SWARing
 from linker.direct import DirectLinker
-from linker.store import MemoryStore, SharedStore
 from stress.engine.contract import Warm
 from stress.engine.reference.engine import ReferenceEngine
 from stress.engine.reference.external import External
@@ -18,9 +17,8 @@ from stress.engine.reference.faults import ENGINE_FAULTS, EXTERNAL_FAULTS, MEMOR
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.row import NO_PAGES
+from stress.engine.store_linker import build_linker, build_store
 from stress.serving.ballast import ROWS as BALLAST_ROWS
-
-STORES = {"memory": MemoryStore, "shared": SharedStore}
 
 
 def build_reference(
@@ -30,9 +28,11 @@ def build_reference(
     warm: Warm | None,
     habits: Habits | None = None,
     faults: FaultLog = NO_FAULTS,
+    rank: int = 0,
 ) -> ReferenceEngine:
     """`config`: stress.config.Config; `arm`: its Arm; `warm`: what the external store holds at the start;
-    `habits`: those of a release (`HABITS`), by default what our own arms have; `faults`: what is wrong with it.
+    `habits`: those of a release (`HABITS`), by default what our own arms have; `faults`: what is wrong with it;
+    `rank`: which transfers fail (`linker.faults`) goes by it.
 
     The hit of a prefix is gated by SWA only where the linker restores SWA: under unified KV, and with a ring,
     the target model keeps its window per request (sglang `swa_gates_prefix_match`).
@@ -63,7 +63,7 @@ def build_reference(
     engine = with_faults(ReferenceEngine, ENGINE_FAULTS, faults)
     return engine(
         memory,
-        _linker(config, skips_swa, warm),
+        _linker(config, skips_swa, warm, rank),
         max_rows=max_rows,
         spare_pages=2 + 2 * config.serving.draft_tokens // pool.page_size,
         ring=ring,
@@ -72,11 +72,11 @@ def build_reference(
     )
 
 
-def _linker(config, skips_swa: bool, warm: Warm | None) -> DirectLinker | None:
+def _linker(config, skips_swa: bool, warm: Warm | None, rank: int) -> DirectLinker | None:
     if not config.linker.enabled:
         return None
-    store = STORES[config.linker.store]()
+    store = build_store(config.linker)
     if warm is not None:
         shared = config.linker.store == "shared"
         store.warm(np.unique(np.concatenate([NO_PAGES, *warm.prefixes(not shared)])))
-    return DirectLinker(store, skips_swa=skips_swa, delay_us=round(config.linker.delay_ms * 1000))
+    return build_linker(config.linker, store, skips_swa=skips_swa, rank=rank)

@@ -35,7 +35,10 @@ class ReferenceEngine:
     """One rank's KV memory. `max_rows`: requests that can hold a row at once; `spare_pages`: draft tail of a row."""
 
     observes = frozenset(
-        {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "owners"}
+        {
+            *("lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"),
+            *("owners", "writes", "transfers"),
+        }
     )
 
     marks_exempt: frozenset[str] = frozenset()
@@ -104,6 +107,8 @@ class ReferenceEngine:
         cached, ready_us = row.committed, self.now_us
         if memory.room()[0] < spec.prompt_tokens - cached + spare:
             return self._refuse(row)
+        if spec.restorable is not None:
+            keys = keys[: spec.restorable // self.page_size]
         pages = self.external.restorable(keys, row.held)
         if pages:
             # Without room for the load its tokens are computed, as upstream falls back.
@@ -210,6 +215,13 @@ class ReferenceEngine:
     def poll(self) -> int:
         return self.external.poll(self.now_us)
 
+    def failed_loads(self) -> list[tuple[int, int]]:
+        unread = self.external.take_unread()
+        if not len(unread):
+            return []
+        named = [(rid, np.isin(row.pages, unread)) for rid, row in self._rows.items()]
+        return [(rid, int(bad.argmax()) * self.page_size) for rid, bad in named if bad.any()]
+
     def drain(self) -> None:
         self.memory.evict(self.memory.allocator.size_full, 0)
 
@@ -282,3 +294,6 @@ class ReferenceEngine:
 
     def allocators(self) -> object:
         return self.memory.allocator
+
+    def linker(self) -> DirectLinker | None:
+        return self.external.linker

@@ -4,21 +4,33 @@ A load's slots are private to the request until its first checkpoint inserts the
 a linker that skips SWA they have no peers; otherwise the pages of the window get SWA pages and the cursor stands
 at their start. An offload is one transfer and one lock a node, ancestors first, and ends in the order in which it
 began, also where the store had every page already (sglang `offload_nodes`, `take_completed_offloads`).
+A load that fails or comes short leaves pages that nobody may read: whose rows name them is asked by `take_unread`, and
+the tree, where it had them already, hides them. A failed offload is forgotten; a later insert sends its pages anew.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from allocator.prefix_node import Lock, PrefixNode
+from linker.contract import Completion
 from linker.direct import DirectLinker
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import insert
-from stress.engine.reference.row import Row
+from stress.engine.reference.row import NO_PAGES, Row
+
+
+class Load(NamedTuple):
+    """A load under way: into `pages` of the row, int64[n], which start at its page `start`."""
+
+    row: Row
+    start: int
+    pages: np.ndarray
 
 
 class External:
@@ -29,13 +41,15 @@ class External:
         self.linker = linker
         self.habits = habits
         self.marks: Counter[str] = Counter()
-        self._loading: dict[int, Row] = {}
+        self._loading: dict[int, Load] = {}
         self._queued: set[int] = set()
         self._load_pins: dict[int, Lock] = {}
         self._offloads: deque[tuple[int | None, Lock]] = (
             deque()
         )  # in order of begin; None: nothing had to be sent
         self._sending: set[int] = set()
+        self._unsent: set[int] = set()  # tickets of offloads that failed
+        self._unread: list[np.ndarray] = []  # pages that a load should have filled and did not
 
     @property
     def window_pages(self) -> int:
@@ -73,7 +87,7 @@ class External:
             row.branch = None
         keys = row.spec.keys[start : row.held]
         row.load_ticket, due_us = linker.load(row.spec.rid, keys, loaded, now_us)
-        self._loading[row.load_ticket] = row
+        self._loading[row.load_ticket] = Load(row, start, loaded)
         self._queued.add(row.load_ticket)
         if self.habits.inserts_loads_at_once:
             self._insert_load(row, start)
@@ -127,10 +141,13 @@ class External:
         if pinned and ticket not in self._queued:
             return  # the tree holds the pages until the load has landed
         self.linker.cancel(ticket)
-        del self._loading[ticket]
+        load = self._loading.pop(ticket)
         self._queued.discard(ticket)
         if pinned:
-            self.memory.cache.unlock(self._load_pins.pop(ticket))
+            pin = self._load_pins.pop(ticket)
+            self.memory.cache.unlock(pin)
+            if not self.habits.keeps_cancelled_loads:
+                self.memory.cache.hide(pin.node, load.start)
 
     def start_loads(self) -> None:
         """The batch is formed: what was queued for it is under way and can't be taken back any more."""
@@ -159,17 +176,44 @@ class External:
         ended = self.linker.poll(now_us)
         for completion in ended:
             if completion.kind == "load":
-                self._loading.pop(completion.ticket).load_ticket = None
-                pin = self._load_pins.pop(completion.ticket, None)
-                if pin is not None:
-                    self.memory.cache.unlock(pin)
+                self._load_ended(completion)
             else:
                 self._sending.discard(completion.ticket)
+                if not completion.ok:
+                    self._unsent.add(completion.ticket)
         while self._offloads and self._offloads[0][0] not in self._sending:
             ticket, pin = self._offloads.popleft()
             self.memory.cache.unlock(pin)
-            self.marks["offloaded"] += ticket is not None
+            failed = ticket in self._unsent
+            if failed:
+                self._unsent.discard(ticket)
+                pin.node.backed_up = False
+            self.marks["offload_failed"] += failed
+            self.marks["offloaded"] += ticket is not None and not failed
         return len(ended)
+
+    def _load_ended(self, completion: Completion) -> None:
+        load = self._loading.pop(completion.ticket)
+        load.row.load_ticket = None
+        pin = self._load_pins.pop(completion.ticket, None)
+        if pin is not None:
+            self.memory.cache.unlock(pin)
+        valid = self.valid_pages(completion)
+        if valid == len(load.pages):
+            return
+        self.marks["load_failed"] += 1
+        self._unread.append(load.pages[valid:])
+        if pin is not None:
+            self.memory.cache.hide(pin.node, load.start + valid)
+
+    def valid_pages(self, completion: Completion) -> int:
+        """How many of a load's pages, from its first on, hold what they should."""
+        return completion.pages if completion.ok else 0
+
+    def take_unread(self) -> np.ndarray:
+        """Pages that a load should have filled and did not, int64[], since this was last asked."""
+        unread, self._unread = self._unread, []
+        return np.concatenate(unread) if unread else NO_PAGES
 
     def pending_us(self, now_us: int) -> int | None:
         """When the next poll would end something; None: nothing is under way."""

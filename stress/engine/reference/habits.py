@@ -22,6 +22,10 @@ class Habits:
     """Up to 0.5.21 a load is in the tree before it has landed, pinned until then (`_queue_load`); later it is private
     to its request until the request's first checkpoint (`private_load_indices`)."""
 
+    keeps_cancelled_loads: bool = False
+    """Up to 0.5.21 a load that is cancelled before it starts stays in the tree, with pages that nothing has written
+    (the TODO in `release_request`); without this habit the tree hides them."""
+
     matches_after_insert: bool = False
     """Up to 0.5.22 a checkpoint matches its own prefix again after the insert, which renews the whole path
     (`cache_unfinished_req`, `checkpoint_into_tree`)."""
@@ -35,6 +39,7 @@ _UP_TO_0_5_21 = Habits(
     cursor_moved=True,
     asks_swa_where_paged=True,
     inserts_loads_at_once=True,
+    keeps_cancelled_loads=True,
     matches_after_insert=True,
     checkpoint_stores=False,
 )

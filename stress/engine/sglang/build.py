@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from linker.direct import DirectLinker
-from linker.store import MemoryStore, SharedStore
 from stress.engine.contract import Warm
 from stress.engine.sglang.calls import Calls
 from stress.engine.sglang.engine import SglangEngine
@@ -15,14 +13,14 @@ from stress.engine.sglang.external_linker import external_linker, store_keys
 from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.request import token_array
 from stress.engine.sglang.tree_import import Tree, load_tree, tree_core_of
+from stress.engine.store_linker import build_linker, build_store
 from stress.serving.ballast import ROWS as BALLAST_ROWS
 
-STORES = {"memory": MemoryStore, "shared": SharedStore}
 ROW_SPARE_TOKENS = 4096
 
 
 def build_sglang(
-    config, root: Path, device: str, warm: Warm | None, tree_core: str | None = None
+    config, root: Path, device: str, warm: Warm | None, tree_core: str | None = None, rank: int = 0
 ) -> SglangEngine:
     """`config`: stress.config.Config. Raises ValueError for what this engine can't be, one line with the cure."""
     pool = config.pool
@@ -43,7 +41,7 @@ def build_sglang(
         raise ValueError(f"{root}: its {tree_core} tree core can't be loaded here; ask for the other one")
     linker = None
     if config.linker.enabled:
-        linker = _linker(tree, config, skips_swa, window_pages, warm)
+        linker = _linker(tree, config, skips_swa, window_pages, warm, rank)
         cache.init_cache_linker(linker)
     calls = Calls(tree, allocator, cache, rows, linker, pool.window_tokens)
     return SglangEngine(calls, window_tokens=pool.window_tokens, paged_swa=paged_swa)
@@ -86,11 +84,11 @@ def _cache(tree: Tree, config, rows, allocator, *, gates: bool):
     )
 
 
-def _linker(tree: Tree, config, skips_swa: bool, window_pages: int, warm: Warm | None):
-    store = STORES[config.linker.store]()
+def _linker(tree: Tree, config, skips_swa: bool, window_pages: int, warm: Warm | None, rank: int):
+    store = build_store(config.linker)
     if warm is not None:
         store.warm(_warm_keys(tree, warm, config.pool.page_size))
-    direct = DirectLinker(store, skips_swa=skips_swa, delay_us=round(config.linker.delay_ms * 1000))
+    direct = build_linker(config.linker, store, skips_swa=skips_swa, rank=rank)
     pools = {tree.PoolName.KV: object()}
     if not skips_swa:
         pools[tree.PoolName.SWA] = object()

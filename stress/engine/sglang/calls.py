@@ -187,10 +187,14 @@ class Calls:
 
     # Results
 
-    def finish_loads(self, requests: list[SglangRequest]) -> None:
-        """After the forward pass and before its results (0.5.22; before that the poll takes loads in)."""
-        if hasattr(self.cache, "finish_external_linker_loads"):
-            self.cache.finish_external_linker_loads(requests)
+    @property
+    def tells_failed_loads(self) -> bool:
+        """From 0.5.22 on; before that the poll takes loads in, and one that failed counts as one that landed."""
+        return hasattr(self.cache, "finish_external_linker_loads")
+
+    def finish_loads(self) -> list[str]:
+        """After the forward pass and before its results: requests whose load failed; one fails all of its batch."""
+        return self.cache.linker.finish_loads() if self.tells_failed_loads else []
 
     def checkpoint(self, request: SglangRequest) -> None:
         if self.features.checkpoint:

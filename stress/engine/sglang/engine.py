@@ -23,9 +23,8 @@ EVICTION_INTERVAL_TOKENS = 128  # SGLANG_SWA_EVICTION_INTERVAL
 class SglangEngine:
     """`calls`: the tree's objects, built by stress.engine.sglang.build."""
 
-    observes = frozenset({"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"})
     # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
-    marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped"})
+    marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped", "offload_failed"})
 
     def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool) -> None:
         self.now_us = 0
@@ -33,6 +32,12 @@ class SglangEngine:
         self.page_size = calls.page_size
         self.window_tokens = window_tokens
         self.paged_swa = paged_swa
+        self.observes = frozenset(
+            {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "writes"}
+        )
+        if calls.linker is None or calls.linker.direct.skips_swa:
+            # A load of the SWA side alone names no FULL page, so what such a linker moves is not watched.
+            self.observes |= {"transfers"}
         allocator = calls.allocator
         self.pools = (
             PoolShape("full", allocator.full_attn_allocator.size // self.page_size, self.page_size, 0),
@@ -42,7 +47,8 @@ class SglangEngine:
         self._specs: dict[int, RequestSpec] = {}
         self._running: dict[int, SglangRequest] = {}
         self._loading: list[SglangRequest] = []
-        self._marks = {"load_back": 0, "linker_loaded_without_swa": 0, "spec_tail_returned": 0}
+        self._failed: list[int] = []
+        self._marks = {"load_back": 0, "load_failed": 0, "linker_loaded_without_swa": 0, "spec_tail_returned": 0}
         if calls.linker is not None:
             calls.linker.now = lambda: self.now_us
 
@@ -63,6 +69,8 @@ class SglangEngine:
         if calls.rows.available_size() == 0:
             return None
         request = SglangRequest(self._specs[rid], calls.new_kv())
+        if request.spec.restorable is not None:
+            calls.linker.mistrusted.add(request.rid)
         calls.match(request)
         calls.lock(request)
         cached = request.prefix_len
@@ -112,9 +120,7 @@ class SglangEngine:
 
     def results_begin(self) -> None:
         self.synchronize()
-        if self._loading:
-            self.calls.finish_loads(self._loading)
-            self._loading = []
+        self._finish_loads()
         self.calls.allocator.free_group_begin()
 
     def results_end(self) -> None:
@@ -157,7 +163,21 @@ class SglangEngine:
         linker = self.calls.linker
         before = linker.offloads_done + linker.loads_done
         self.calls.cache.check_hicache_events()
+        if linker.all_loads_ended():
+            self._finish_loads()
         return linker.offloads_done + linker.loads_done - before
+
+    def _finish_loads(self) -> None:
+        if not self._loading:
+            return
+        self._loading = []
+        failed = [int(rid) for rid in self.calls.finish_loads()]
+        self._failed += failed
+        self._marks["load_failed"] += len(failed)
+
+    def failed_loads(self) -> list[tuple[int, int]]:
+        failed, self._failed = self._failed, []
+        return [(rid, 0) for rid in failed if rid in self._running]
 
     def drain(self) -> None:
         size = (self.pools[0].pages + self.pools[1].pages) * self.page_size
@@ -230,3 +250,6 @@ class SglangEngine:
 
     def allocators(self) -> object:
         return self.calls.allocator
+
+    def linker(self) -> object | None:
+        return self.calls.linker.direct if self.calls.linker else None

@@ -48,13 +48,16 @@ class _VirtualTimeLinker:
         self._next_batch = 0
         self._offloads: deque[int] = deque()  # tickets in upstream's order
         self._ended: set[int] = {ENDED_AT_ONCE}
+        self._loading: dict[int, int] = {}  # ticket of a load -> its pages
+        self._failed: set[int] = set()  # tickets that ended without having moved all they should
+        self.mistrusted: set[str] = set()  # requests that are not restored again: a load of theirs failed
 
     # match
 
     def lookup(self, rid: str, transfers: list) -> list[int]:
         by_name = {transfer.name.value: transfer for transfer in transfers}
         keys = store_keys(by_name["kv"].keys)
-        pages = self.direct.lookup(keys)
+        pages = 0 if rid in self.mistrusted else self.direct.lookup(keys)
         if "swa" not in by_name:
             return list(range(1, pages + 1))
         stored = self.direct.swa_stored(keys[:pages])
@@ -72,14 +75,18 @@ class _VirtualTimeLinker:
     def start_layer_wise_loading(self) -> int:
         batch, self._next_batch = self._next_batch, self._next_batch + 1
         queued, self._queued = self._queued, []
-        tickets = {self.direct.load(int(rid), keys, pages, self.now())[0]: rid for rid, keys, pages in queued}
+        tickets = {}
+        for rid, keys, pages in queued:
+            ticket, _ = self.direct.load(int(rid), keys, pages, self.now())
+            tickets[ticket], self._loading[ticket] = rid, len(keys)
         if tickets:
             self._batches[batch] = tickets
         return batch
 
     def finish_layer_wise_loading(self, counter_index: int) -> bool:
         self.collect()
-        landed = [ticket in self._ended for ticket in self._batches.pop(counter_index, {})]
+        whole = self._ended - self._failed
+        landed = [ticket in whole for ticket in self._batches.pop(counter_index, {})]
         self.loads_done += sum(landed)
         return all(landed)
 
@@ -127,15 +134,21 @@ class _VirtualTimeLinker:
     def pop_completed_offload(self) -> bool:
         ticket = self._offloads.popleft()
         self._ended.discard(ticket or -1)
-        self.offloads_done += 1
-        return True
+        failed = ticket in self._failed
+        self.offloads_done += not failed
+        return not failed
 
     # the engine's side
+
+    def all_loads_ended(self) -> bool:
+        return not self._loading and not self._queued
 
     def collect(self) -> None:
         """Takes in what has ended by now."""
         for completion in self.direct.poll(self.now()):
             self._ended.add(completion.ticket)
+            if completion.pages < self._loading.pop(completion.ticket, 0) or not completion.ok:
+                self._failed.add(completion.ticket)
 
     def next_due_us(self) -> int | None:
         """When the next acknowledgement can be taken; None: nothing is under way."""

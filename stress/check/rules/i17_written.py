@@ -1,0 +1,92 @@
+"""I17: what a request finds in the prefix cache, reads of a load, or stores, has been written.
+
+A page is written when the forward pass has committed all its positions, or when a load has brought it (sglang
+`release_request` up to 0.5.21: a load that is cancelled before it starts stays in the tree; sglang#38352: a short load
+is taken for a whole one). Asked when a request is admitted, of its hit, where a page that no load will write any more is
+wrong at once; when it first commits, of all that it read, for a load that was under way must have landed by then; and
+when a store begins. The faulty operation is the one in which the load ended. SWA parts that a transfer moves exist: those
+of all pages that a store takes with them, and that of a load's last page. What the ranks of a group agree on is judged by
+what each does. Costs two gathers over the hit a request, one over the pages a store. Level 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import Event, EventKind
+from stress.check.history import blame
+from stress.check.rules.rule import Report, Rule, Violation, such_pages
+from stress.check.state import Shadow
+
+
+class Written(Rule):
+    id = "I17"
+    title = "what is matched, read after a load, or stored was written"
+    needs = frozenset({"lends", "tables", "writes", "transfers"})
+    kinds = frozenset({EventKind.HOLD, EventKind.WRITTEN, EventKind.TRANSFER_BEGIN})
+
+    def __init__(self):
+        self._prefix: dict[int, np.ndarray] = {}  # request that has not committed anything -> what it was given
+
+    def check(self, event: Event, shadow: Shadow, report: Report) -> None:
+        rid = event.cause.rid
+        if event.kind is EventKind.TRANSFER_BEGIN:
+            if event.pool in shadow.edge_into:
+                _check_peers(event, shadow, report)
+            elif event.method == "offload":
+                self._judge(event, event.pages, f"offload {event.token} of request {rid} stores", shadow, report)
+        elif event.kind is EventKind.WRITTEN:
+            prefix = self._prefix.pop(rid, None)
+            if prefix is not None:
+                self._judge(event, prefix, f"request {rid} has read", shadow, report)
+        elif not len(event.pages):
+            self._prefix.pop(rid, None)
+        elif event.cause.kind == "admit":
+            pages = shadow.pools[event.pool].inside(event.pages)
+            lent_by = shadow.pools[event.pool].lent_by
+            old = pages[lent_by[pages] < shadow.first_cause_of(event.cause.operation)]
+            given_up = old[shadow.transfers.load_ended(event.pool, old)]
+            if not self._judge(event, given_up, f"request {rid} was given", shadow, report):
+                self._prefix[rid] = pages
+
+    def _judge(self, event: Event, pages: np.ndarray, who: str, shadow: Shadow, report: Report) -> bool:
+        """Whether any of the pages was never written; the first is reported."""
+        transfers, pool = shadow.transfers, event.pool
+        pages = shadow.pools[pool].inside(pages)
+        written = transfers.is_written(pool, pages)
+        if np.count_nonzero(written) == len(pages):
+            return False
+        unwritten = pages[~written]
+        page = int(unwritten[0])
+        index = transfers.end_of_load(pool, page)
+        cause = shadow.causes[index] if index else None
+
+        def message() -> str:
+            why = "nothing has written it"
+            if cause is not None:
+                why = f"its load ended without it in operation {cause.operation} ({blame(cause)})"
+            elif transfers.busy_among(pool, [page]):
+                why = "its load has not ended"
+            return f"{who} page {page}, but {why}{such_pages(len(unwritten))}"
+
+        report(Violation("I17", pool, page, len(unwritten), message, cause))
+        return True
+
+
+def _check_peers(event: Event, shadow: Shadow, report: Report) -> None:
+    """The part of a transfer that goes through an edge is there."""
+    edge = shadow.edge_into[event.pool]
+    pages = edge.source.inside(event.pages[-1:] if event.method == "load" else event.pages)
+    without = pages[~edge.is_page(edge.peer[pages])]
+    if len(without):
+        page = int(without[0])
+        text = f"{event.method} {event.token} moves the {event.pool} part of page {page}, which has none"
+        report(
+            Violation(
+                "I17",
+                edge.shape.source,
+                page,
+                len(without),
+                lambda: f"{text}{such_pages(len(without))} ({blame(event.cause)})",
+            )
+        )

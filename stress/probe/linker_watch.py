@@ -1,0 +1,91 @@
+"""Wraps a linker's methods, by name and on the instance, and tells the ledger which transfers begin and end.
+
+What a transfer moves and how it ended is read off the calls themselves (`linker.contract.Linker`), never off the
+engine's own record of them: an engine that loses a ticket, or lets go of a page too early, is seen. A load of a linker
+that moves SWA too is told with all its pages, since which of them get their SWA part is the caller's choice: those that
+have a peer. Costs a few numpy operations a transfer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import EventKind
+from stress.probe.allocator_watch import Watch
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class LinkerWatch:
+    """Watches `linker` under the operations of `watch`, whose first pool its pages are of."""
+
+    def __init__(self, linker, watch: Watch) -> None:
+        self._linker = linker
+        self._watch = watch
+        self._open: dict[int, tuple[int, np.ndarray]] = {}  # ticket -> owner, pages
+        self._inner = {name: getattr(linker, name) for name in ("load", "offload", "cancel", "poll")}
+        for name in self._inner:
+            setattr(linker, name, getattr(self, f"_{name}"))
+
+    def unwatch(self) -> None:
+        """Takes the wrappers off; the linker is as it was."""
+        for name in self._inner:
+            delattr(self._linker, name)
+
+    def _load(self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int) -> tuple[int, int]:
+        ticket, due_us = self._inner["load"](owner, keys, pages, now_us)
+        moves_swa = not self._linker.skips_swa
+        self._began("load", ticket, owner, keys, pages, pages if moves_swa else None)
+        return ticket, due_us
+
+    def _offload(
+        self, owner: int, keys: np.ndarray, pages: np.ndarray, now_us: int, swa: np.ndarray | None = None
+    ) -> int | None:
+        ticket = self._inner["offload"](owner, keys, pages, now_us, swa=swa)
+        if ticket is not None:
+            sent = np.isin(pages, self._linker.pages_of(ticket))
+            with_swa = None if swa is None else pages[sent & swa]
+            self._began("offload", ticket, owner, keys[sent], pages[sent], with_swa)
+        return ticket
+
+    def _cancel(self, ticket: int) -> bool:
+        cancelled = self._inner["cancel"](ticket)
+        if cancelled:
+            self._enter()
+            self._ended(ticket, 0, "cancelled")
+        return cancelled
+
+    def _poll(self, now_us: int) -> list:
+        completions = self._inner["poll"](now_us)
+        if completions:
+            self._enter()
+        for completion in completions:
+            valid = completion.pages if completion.ok else 0
+            self._ended(completion.ticket, valid, "done" if completion.ok else "failed")
+        return completions
+
+    def _began(self, kind: str, ticket: int, owner: int, keys, pages, with_swa) -> None:
+        pages = np.array(pages, dtype=np.int64)
+        self._open[ticket] = owner, pages
+        self._enter()
+        pool, edge = self._watch.source.name, self._watch.edge
+        self._tell(EventKind.TRANSFER_BEGIN, owner, pool, pages, np.array(keys), kind, ticket)
+        if with_swa is not None and len(with_swa) and edge is not None:
+            part = np.array(with_swa, dtype=np.int64)
+            self._tell(EventKind.TRANSFER_BEGIN, owner, edge.target, part, None, kind, ticket)
+
+    def _ended(self, ticket: int, valid: int, how: str) -> None:
+        owner, pages = self._open.pop(ticket, (-1, _NONE))
+        pool = self._watch.source.name
+        self._tell(EventKind.TRANSFER_END, owner, pool, pages[:valid], None, how, ticket)
+
+    def _enter(self) -> None:
+        self._watch.call += 1
+        self._watch.take_cause()
+
+    def _tell(self, kind, owner: int, pool: str, pages, peers, method: str, ticket: int) -> None:
+        watch = self._watch
+        cause = watch.cause
+        watch.cause = cause._replace(rid=owner)
+        watch.tell(kind, pool, pages, peers, method, token=ticket)
+        watch.cause = cause
