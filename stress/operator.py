@@ -65,6 +65,7 @@ class Operator:
         self.room = engine.room
         self.next_window_eviction = engine.next_window_eviction
         self.pending_us = engine.pending_us
+        self.loads_due_us = engine.loads_due_us
         self.failed_loads = engine.failed_loads
 
     @property

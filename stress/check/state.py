@@ -80,7 +80,7 @@ class Shadow:
     def first_cause_of(self, operation: int) -> int:
         """Index of the first cause of the operation at hand; of the next one where it has none yet."""
         first = len(self.causes)
-        while self.causes[first - 1].operation == operation:
+        while first > 1 and self.causes[first - 1].operation == operation:
             first -= 1
         return first
 

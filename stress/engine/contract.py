@@ -123,6 +123,10 @@ class Engine(Protocol):
     def poll(self) -> int:
         """Completions of the linker take effect; returns how many did."""
 
+    def loads_due_us(self) -> int:
+        """When the last load of the batch ends that began with its extend, and not when its request was admitted; 0:
+        there is none. The forward pass can't end before it."""
+
     def failed_loads(self) -> list[tuple[int, int]]:
         """(request, tokens) for each running request whose row has pages that a load should have filled and did not,
         since this was last asked: its first `tokens` positions are valid, the rest must not be read."""

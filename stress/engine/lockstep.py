@@ -32,6 +32,7 @@ READ = (
     "room",
     "next_window_eviction",
     "pending_us",
+    "loads_due_us",
     "table",
     "running",
     "cached_pages",

@@ -32,7 +32,7 @@ class Prefill:
             if request.position // batch.page_size != (upto - 1) // batch.page_size:
                 self.state.marks["chunk_crossed_page"] += 1
         self.state.took_turn(Mode.EXTEND, extend_tokens=batch.tokens)
-        ready_us = max(request.ready_us for request, _ in batch.rows)
+        ready_us = max(self.state.engine.loads_due_us(), *(request.ready_us for request, _ in batch.rows))
         self.state.set_now(max(self.state.now_us + self.state.timing.prefill_us(batch.tokens), ready_us))
         self.state.poll()
         self._give_back_failed(batch)

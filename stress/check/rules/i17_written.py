@@ -2,11 +2,11 @@
 
 A page is written when the forward pass has committed all its positions, or when a load has brought it (sglang
 `release_request` up to 0.5.21: a load that is cancelled before it starts stays in the tree; sglang#38352: a short load
-is taken for a whole one). Asked when a request is admitted, of its hit, where a page that no load will write any more is
-wrong at once; when it first commits, of all that it read, for a load that was under way must have landed by then; and
-when a store begins. The faulty operation is the one in which the load ended. SWA parts that a transfer moves exist: those
-of all pages that a store takes with them, and that of a load's last page. What the ranks of a group agree on is judged by
-what each does. Costs two gathers over the hit a request, one over the pages a store. Level 1.
+is taken for a whole one). Asked when a request is admitted, of its hit, where a page that no load will write any more
+is wrong at once; when it first commits, of all that it was given, for a load that was under way must have landed by
+then; and when a store begins. The faulty operation is the one in which the load ended. SWA parts that a transfer moves
+exist: those of all pages that a store takes with them, and that of a load's last page. Ranks of a group that agreed on
+too much are seen by what each then reads. Costs two gathers over the hit a request, one over the pages a store. Level 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Written(Rule):
     kinds = frozenset({EventKind.HOLD, EventKind.WRITTEN, EventKind.TRANSFER_BEGIN})
 
     def __init__(self):
-        self._prefix: dict[int, np.ndarray] = {}  # request that has not committed anything -> what it was given
+        self._prefix: dict[
+            int, np.ndarray
+        ] = {}  # request that has not committed anything -> what it was given
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         rid = event.cause.rid
@@ -34,7 +36,9 @@ class Written(Rule):
             if event.pool in shadow.edge_into:
                 _check_peers(event, shadow, report)
             elif event.method == "offload":
-                self._judge(event, event.pages, f"offload {event.token} of request {rid} stores", shadow, report)
+                self._judge(
+                    event, event.pages, f"offload {event.token} of request {rid} stores", shadow, report
+                )
         elif event.kind is EventKind.WRITTEN:
             prefix = self._prefix.pop(rid, None)
             if prefix is not None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from allocator.prefix_audit import nodes_below
 from allocator.prefix_node import Lock, PrefixNode
 from linker.contract import Completion
 from linker.direct import DirectLinker
@@ -33,6 +34,14 @@ class Load(NamedTuple):
     pages: np.ndarray
 
 
+class Offload(NamedTuple):
+    """An offload of a node. `ticket` None: nothing had to be sent. `start`: where the node started."""
+
+    ticket: int | None
+    pin: Lock
+    start: int
+
+
 class External:
     """`linker` None: there is no external store, nothing is ever restored or stored."""
 
@@ -44,9 +53,7 @@ class External:
         self._loading: dict[int, Load] = {}
         self._queued: set[int] = set()
         self._load_pins: dict[int, Lock] = {}
-        self._offloads: deque[tuple[int | None, Lock]] = (
-            deque()
-        )  # in order of begin; None: nothing had to be sent
+        self._offloads: deque[Offload] = deque()  # in order of begin
         self._sending: set[int] = set()
         self._unsent: set[int] = set()  # tickets of offloads that failed
         self._unread: list[np.ndarray] = []  # pages that a load should have filled and did not
@@ -167,7 +174,8 @@ class External:
             if ticket is not None:
                 self._sending.add(ticket)
             node.backed_up = True
-            self._offloads.append((ticket, self.memory.cache.lock(node, ("offload", node.node_id))))
+            pin = self.memory.cache.lock(node, ("offload", node.node_id))
+            self._offloads.append(Offload(ticket, pin, node.start))
 
     def poll(self, now_us: int) -> int:
         """Ends what is due: loads become readable, offloaded nodes are unpinned."""
@@ -181,16 +189,24 @@ class External:
                 self._sending.discard(completion.ticket)
                 if not completion.ok:
                     self._unsent.add(completion.ticket)
-        while self._offloads and self._offloads[0][0] not in self._sending:
-            ticket, pin = self._offloads.popleft()
-            self.memory.cache.unlock(pin)
-            failed = ticket in self._unsent
-            if failed:
-                self._unsent.discard(ticket)
-                pin.node.backed_up = False
-            self.marks["offload_failed"] += failed
-            self.marks["offloaded"] += ticket is not None and not failed
+        while self._offloads and self._offloads[0].ticket not in self._sending:
+            self._offload_ended(self._offloads.popleft())
         return len(ended)
+
+    def _offload_ended(self, offload: Offload) -> None:
+        self.memory.cache.unlock(offload.pin)
+        if offload.ticket not in self._unsent:
+            self.marks["offloaded"] += offload.ticket is not None
+            return
+        self._unsent.discard(offload.ticket)
+        self.marks["offload_failed"] += 1
+        # What is below can't be restored without it, and asks for it again when it is next inserted.
+        node = offload.pin.node
+        for below in nodes_below(node):
+            below.backed_up = False
+        while node.start >= offload.start and node.parent is not None:
+            node.backed_up = False
+            node = node.parent
 
     def _load_ended(self, completion: Completion) -> None:
         load = self._loading.pop(completion.ticket)
@@ -219,14 +235,15 @@ class External:
         """When the next poll would end something; None: nothing is under way."""
         if self.linker is None:
             return None
-        if self._offloads and self._offloads[0][0] not in self._sending:
+        if self._offloads and self._offloads[0].ticket not in self._sending:
             return now_us
         return self.linker.next_due_us()
 
     def loads_of(self, rid: int) -> int:
         """Loads on their way into pages of the request's row; not those whose pages the tree holds by now."""
         return sum(
-            row.spec.rid == rid and ticket not in self._load_pins for ticket, row in self._loading.items()
+            load.row.spec.rid == rid and ticket not in self._load_pins
+            for ticket, load in self._loading.items()
         )
 
     def pins(self) -> int:

@@ -24,7 +24,7 @@ class SglangEngine:
     """`calls`: the tree's objects, built by stress.engine.sglang.build."""
 
     # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
-    marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped", "offload_failed"})
+    marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped"})
 
     def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool) -> None:
         self.now_us = 0
@@ -48,7 +48,12 @@ class SglangEngine:
         self._running: dict[int, SglangRequest] = {}
         self._loading: list[SglangRequest] = []
         self._failed: list[int] = []
-        self._marks = {"load_back": 0, "load_failed": 0, "linker_loaded_without_swa": 0, "spec_tail_returned": 0}
+        self._marks = {
+            "load_back": 0,
+            "load_failed": 0,
+            "linker_loaded_without_swa": 0,
+            "spec_tail_returned": 0,
+        }
         if calls.linker is not None:
             calls.linker.now = lambda: self.now_us
 
@@ -175,6 +180,9 @@ class SglangEngine:
         self._failed += failed
         self._marks["load_failed"] += len(failed)
 
+    def loads_due_us(self) -> int:
+        return self.calls.linker.loads_due_us() if self.calls.linker else 0
+
     def failed_loads(self) -> list[tuple[int, int]]:
         failed, self._failed = self._failed, []
         return [(rid, 0) for rid in failed if rid in self._running]
@@ -246,7 +254,8 @@ class SglangEngine:
 
     def marks(self) -> dict[str, int]:
         linker = self.calls.linker
-        return {**self._marks, "offloaded": linker.offloads_done if linker else 0}
+        done, failed = (linker.offloads_done, linker.offloads_failed) if linker else (0, 0)
+        return {**self._marks, "offloaded": done - failed, "offload_failed": failed}
 
     def allocators(self) -> object:
         return self.calls.allocator

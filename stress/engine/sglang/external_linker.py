@@ -39,8 +39,9 @@ class _VirtualTimeLinker:
             set_consumer=lambda index: None, wait_until=lambda layer: None
         )
         self.forward_stream = None
+        # Transfers whose end upstream has taken in, however they ended; offloads_failed are among them.
         self.loads_done = 0
-        self.offloads_done = 0
+        self.offloads_done = self.offloads_failed = 0
         self._page_size = page_size
         self._window_pages = window_pages
         self._queued: list[tuple[str, np.ndarray, np.ndarray]] = []
@@ -48,7 +49,7 @@ class _VirtualTimeLinker:
         self._next_batch = 0
         self._offloads: deque[int] = deque()  # tickets in upstream's order
         self._ended: set[int] = {ENDED_AT_ONCE}
-        self._loading: dict[int, int] = {}  # ticket of a load -> its pages
+        self._loading: dict[int, tuple[int, int]] = {}  # ticket of a load -> its pages, when it ends
         self._failed: set[int] = set()  # tickets that ended without having moved all they should
         self.mistrusted: set[str] = set()  # requests that are not restored again: a load of theirs failed
 
@@ -77,8 +78,8 @@ class _VirtualTimeLinker:
         queued, self._queued = self._queued, []
         tickets = {}
         for rid, keys, pages in queued:
-            ticket, _ = self.direct.load(int(rid), keys, pages, self.now())
-            tickets[ticket], self._loading[ticket] = rid, len(keys)
+            ticket, due_us = self.direct.load(int(rid), keys, pages, self.now())
+            tickets[ticket], self._loading[ticket] = rid, (len(keys), due_us)
         if tickets:
             self._batches[batch] = tickets
         return batch
@@ -87,7 +88,7 @@ class _VirtualTimeLinker:
         self.collect()
         whole = self._ended - self._failed
         landed = [ticket in whole for ticket in self._batches.pop(counter_index, {})]
-        self.loads_done += sum(landed)
+        self.loads_done += len(landed)
         return all(landed)
 
     def cancel_queued_load(self, rid: str) -> bool:
@@ -135,7 +136,8 @@ class _VirtualTimeLinker:
         ticket = self._offloads.popleft()
         self._ended.discard(ticket or -1)
         failed = ticket in self._failed
-        self.offloads_done += not failed
+        self.offloads_done += 1
+        self.offloads_failed += failed
         return not failed
 
     # the engine's side
@@ -143,11 +145,16 @@ class _VirtualTimeLinker:
     def all_loads_ended(self) -> bool:
         return not self._loading and not self._queued
 
+    def loads_due_us(self) -> int:
+        """When the last load that is under way ends; 0: none is."""
+        return max((due_us for _, due_us in self._loading.values()), default=0)
+
     def collect(self) -> None:
         """Takes in what has ended by now."""
         for completion in self.direct.poll(self.now()):
             self._ended.add(completion.ticket)
-            if completion.pages < self._loading.pop(completion.ticket, 0) or not completion.ok:
+            asked, _ = self._loading.pop(completion.ticket, (0, 0))
+            if completion.pages < asked or not completion.ok:
                 self._failed.add(completion.ticket)
 
     def next_due_us(self) -> int | None:
