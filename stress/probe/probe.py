@@ -146,7 +146,7 @@ class Probe:
             for rid, accepted in operation.rows:
                 start = self._committed.get(rid, 0)
                 end = self._committed[rid] = start + accepted
-                pages = self._known_table(rid)[start // page_size : end // page_size]
+                pages = self._known_table(rid)[start // page_size : end // page_size].copy()
                 self._tell_of(rid, EventKind.WRITTEN, pages)
 
     def _known_table(self, rid: int) -> np.ndarray:

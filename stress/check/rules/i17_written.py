@@ -6,7 +6,7 @@ is taken for a whole one). Asked when a request is admitted, of its hit, where a
 is wrong at once; when it first commits, of all that it was given, for a load that was under way must have landed by
 then; and when a store begins. The faulty operation is the one in which the load ended. SWA parts that a transfer moves
 exist: those of all pages that a store takes with them, and that of a load's last page. Ranks of a group that agreed on
-too much are seen by what each then reads. Costs two gathers over the hit a request, one over the pages a store. Level 1.
+too much are seen by what each then reads. Costs two gathers over the hit of a request, one over a store. Level 1.
 """
 
 from __future__ import annotations
