@@ -84,8 +84,8 @@ class WindowRing:
         row_pages, lent = self.ring.row_pages, row.ring_row.row
         end = self.memory.pages_for(row.committed)
         first = max((row.committed - accepted) // page_size, end - row_pages)
-        # A hit leaves the prompt's last window to be computed: that much must be there. More counts if it was written.
-        floor = min(self.ring.written_from(lent), self.most_cached(row.spec))
+        # From the prompt's end on the model reads a whole window, whatever was computed; ahead of that, what is there.
+        floor = min(self.ring.written_from(lent), max(0, row.spec.prompt_tokens - window))
         start = max(floor, row.committed - window) // page_size
         places = [lent * row_pages + page % row_pages for page in range(min(first, start), end)]
         return RowPass(
