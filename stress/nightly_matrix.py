@@ -5,8 +5,9 @@
     [nightly.canary]  config = "smoke"   arm = "unpatched"    set = { ... }   seed = 1
 
 A list in `set` gives alternatives, a run each; of a key that takes a list, a list is the value and a list of
-lists gives alternatives. With `swarm = true` each seed draws its own run (stress/swarm.py). Every combination has a name, its folder's. All of them are resolved and checked when
-the file is read, so that a mistake is one line before any run, with the key's path.
+lists gives alternatives. With `swarm = true` each seed draws its own run (stress/swarm.py). Every combination has a
+name, its folder's. All of them are resolved and checked when the file is read, so that a mistake is one line before
+any run, with the key's path.
 """
 
 from __future__ import annotations

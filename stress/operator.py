@@ -94,7 +94,7 @@ class Operator:
             # What raised is recorded too, and what was seen before it raised is checked.
             self._record(operation._replace(answer=answer))
             if self._probe is not None:
-                self._probe.end()
+                self._probe.end(answer)
         if self._probe is not None and self.number >= self._next_sweep and not self._in_results:
             self._next_sweep = self.number + self._sweep_operations
             self._probe.sweep()

@@ -209,7 +209,16 @@ class Rank:
             self.emit(ErrorLine(error=error))
             self.recorder.flush()
 
+    def _tell_clock(self) -> None:
+        state, due_us = self.state, self.engine.pending_us()
+        overdue_us = 0 if due_us is None else max(0, state.now_us - due_us)
+        self.probe.clock(
+            len(state.waiting), state.oldest_wait_us(), state.running, due_us is not None, overdue_us
+        )
+
     def _heartbeat(self) -> None:
+        if self.probe is not None:
+            self._tell_clock()
         counts = self.state.counts
         for mark, count in {**self.engine.marks(), **self.state.marks}.items():
             self.coverage.add(mark, self.operator.number, count - self.coverage.reached.get(mark, 0))

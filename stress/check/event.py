@@ -34,6 +34,11 @@ class EventKind(str, Enum):
     # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
     COUNTS = "counts"
     LEFTOVER = "leftover"  # pool: after a drain: pages = [locks, pins, loads, offloads, requests] still there
+    # pool, rid: slots for prompt positions were refused: pages = [pages needed, then free, evictable of each pool]
+    REFUSED = "refused"
+    # pool: at an exchange: pages = [requests that wait, us that the oldest has, requests that run, transfers on their
+    # way, us since the next of them was due]
+    CLOCK = "clock"
     ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
     # pool, rid, pages: a running request's forward pass reads them; through an edge: the part that must have a peer
     READ = "read"

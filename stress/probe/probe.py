@@ -20,6 +20,7 @@ from stress.probe.allocator_watch import Watch
 from stress.probe.linker_watch import LinkerWatch
 from stress.probe.row_watch import RowWatch
 
+REFUSED = (0,)  # the answer of an extend that got no slots
 _ROW_KINDS = frozenset(
     {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
 )
@@ -62,8 +63,8 @@ class Probe:
         rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
         self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
 
-    def end(self) -> None:
-        """The engine has answered, or raised."""
+    def end(self, answer: tuple[int, ...] | None = None) -> None:
+        """The engine has answered (see Operation; None: nothing), or raised."""
         operation, watch = self._operation, self.watch
         changes_rows = operation.kind in _ROW_KINDS
         if changes_rows or watch.events != self._events_before:
@@ -78,6 +79,8 @@ class Probe:
             self._tell_writes(operation)
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
+        if operation.kind is Kind.EXTEND and answer == REFUSED and self._reads_counts:
+            self._tell_refused()
         if self._asks_owners and operation.kind in _ENDING_KINDS:
             for rid, _ in operation.rows:
                 kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
@@ -90,6 +93,13 @@ class Probe:
         if self._waits:
             self.watch.land()
             self.ledger.settle(self._operation.number, self._operation.at_us)
+
+    def clock(self, waiting: int, oldest_us: int, running: int, transfers: int, overdue_us: int) -> None:
+        """How work goes on, once an exchange; see EventKind.CLOCK."""
+        now = np.array((waiting, oldest_us, running, transfers, overdue_us), dtype=np.int64)
+        self.watch.call += 1
+        self.watch.tell(EventKind.CLOCK, self.watch.source.name, now, None, "exchange")
+        self.settle()
 
     def sweep(self) -> None:
         """Reads free lists, mapping, cache and counters whole. Between operations."""
@@ -123,6 +133,16 @@ class Probe:
     def _settle_sweep(self) -> None:
         if not self._waits:
             self.ledger.settle(self._operation.number, self._operation.at_us)
+
+    def _tell_refused(self) -> None:
+        """What was needed, a page a row more than the slots (upstream estimates so), and what could be had."""
+        engine, size = self._engine, self.watch.source.page_size
+        needed = 0
+        for rid, upto in self._operation.rows:
+            needed += max(0, -(-upto // size) - len(engine.table(rid))) + 1
+        rooms = [part for counts in engine.counts().values() for part in counts[1:3]]
+        told = np.array((needed, *rooms), dtype=np.int64)
+        self.watch.tell(EventKind.REFUSED, self.watch.source.name, told, None, "extend")
 
     def _tell_table(self, rid: int) -> None:
         # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.

@@ -44,6 +44,7 @@ class LiveRequest:
         "synced",
         "target",
         "turn_zero",
+        "waiting_since_us",
     )
 
     def __init__(self, plan: PlannedRequest) -> None:
@@ -53,6 +54,7 @@ class LiveRequest:
         self.position = 0  # positions prefilled, or found in the cache
         self.ready_us = 0
         self.restorable: int | None = None  # a load of the positions from here on has failed
+        self.waiting_since_us = 0  # when it was put into the queue, last
         self.admitted = False
         self.allocated = 0  # slots that the row has
         self.turn_zero = 0  # the rank's decode turn at which decoding (re)started

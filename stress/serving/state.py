@@ -47,6 +47,10 @@ class ServingState:
     def running(self) -> int:
         return len(self.decoding) + (self.chunked is not None)
 
+    def oldest_wait_us(self) -> int:
+        """How long the request that has waited longest has waited."""
+        return self.now_us - min((request.waiting_since_us for request in self.waiting), default=self.now_us)
+
     def is_idle(self) -> bool:
         """Nothing decodes, nothing is half prefilled, no transfer holds pages: there is nothing to wait for."""
         return not self.decoding and self.chunked is None and self.engine.pending_us() is None
@@ -67,6 +71,7 @@ class ServingState:
         for request in self.arrivals.take(self.now_us):
             self.counts["started"] += 1
             self.engine.open(self.spec_of(request.rid, request.target, request.plan.output_tokens))
+            request.waiting_since_us = self.now_us
             self.waiting.append(request)
 
     def poll(self) -> None:
@@ -108,6 +113,7 @@ class ServingState:
         remaining = request.plan.output_tokens - request.produced
         spec = self.spec_of(request.rid, prompt_tokens, remaining)
         self.engine.open(spec._replace(restorable=request.restorable))
+        request.waiting_since_us = self.now_us
         self.waiting.appendleft(request)
 
     def finish(self, request: LiveRequest) -> None:

@@ -14,10 +14,12 @@ from stress.check.rules.i08_offsets import Offsets
 from stress.check.rules.i09_row_memory import RowMemory
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
+from stress.check.rules.i14_promise import Promise
 from stress.check.rules.i15_transfers import Transfers
 from stress.check.rules.i17_written import Written
 from stress.check.rules.i20_drained import Drained
 from stress.check.rules.i20_ended import Ended
+from stress.check.rules.i22_progress import Progress
 from stress.check.rules.rule import Rule
 
 RULES: tuple[type[Rule], ...] = (
@@ -33,8 +35,10 @@ RULES: tuple[type[Rule], ...] = (
     RowMemory,
     Held,
     Conservation,
+    Promise,
     Transfers,
     Written,
     Drained,
     Ended,
+    Progress,
 )
