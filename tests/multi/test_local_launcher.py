@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -164,6 +165,24 @@ def test_a_device_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPat
             collect(launcher, 2)
     finally:
         launcher.close()
+
+
+def test_a_machine_without_room_says_how_many_ranks_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    from launch_ranks import launch_config, rank_specs
+
+    start_rank, pids = LocalLauncher._start_rank, []
+
+    def limited(self, context, spec, entry):
+        if len(pids) == 2:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        rank = start_rank(self, context, spec, entry)
+        pids.append(rank.process.pid)
+        return rank
+
+    monkeypatch.setattr(LocalLauncher, "_start_rank", limited)
+    with pytest.raises(LaunchError, match=r"2 of 3 ranks were started, then no more \(.*unavailable\); lower"):
+        LocalLauncher().start(rank_specs(launch_config(3, rounds=1)), ENTRY)
+    assert still_alive(pids, 0) == []
 
 
 def test_stop_leaves_no_rank_and_the_launcher_starts_again() -> None:
