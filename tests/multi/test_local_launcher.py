@@ -180,7 +180,9 @@ def test_a_machine_without_room_says_how_many_ranks_it_took(monkeypatch: pytest.
         return rank
 
     monkeypatch.setattr(LocalLauncher, "_start_rank", limited)
-    with pytest.raises(LaunchError, match=r"2 of 3 ranks were started, then no more \(.*unavailable\); lower"):
+    with pytest.raises(
+        LaunchError, match=r"2 of 3 ranks were started, then no more \(.*unavailable\); lower"
+    ):
         LocalLauncher().start(rank_specs(launch_config(3, rounds=1)), ENTRY)
     assert still_alive(pids, 0) == []
 

@@ -74,7 +74,11 @@ ONE_GROUP = "the arm has one attention TP group: no rank has a peer with other r
     [
         (["layout.tp_size=1", "layout.dp_size=1"], [0], {"idle_rank": ONE_GROUP}),
         (["layout.tp_size=2", "layout.dp_size=1"], [0, 1], {"idle_rank": ONE_GROUP}),
-        (["arms.mode=parallel", "arms.patched.ranks=1", "arms.unpatched.ranks=0"], [1], {"idle_rank": ONE_GROUP}),
+        (
+            ["arms.mode=parallel", "arms.patched.ranks=1", "arms.unpatched.ranks=0"],
+            [1],
+            {"idle_rank": ONE_GROUP},
+        ),
         (["layout.tp_size=2", "layout.dp_size=2"], [0, 1], {}),
     ],
 )
