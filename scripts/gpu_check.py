@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from allocator.hybrid_swa import HybridSWAAllocator
 from stress.check.event import Cause, EdgeShape, PoolShape
@@ -27,16 +26,15 @@ from stress.check.shadow import Ledger
 from stress.config import load_config
 from stress.coordinator import run_arms
 from stress.engine.reference.engine import ReferenceEngine
-from stress.launch.contract import LOOPBACK, make_launcher
-from stress.launch.exchange import GroupExchange
+from stress.launch.contract import make_launcher
 from stress.probe import Watch
 from stress.probe.capture import DeviceReader
 from stress.record import RunDirectory
-from stress.step_plan import Mode, StepPlan
 
 TIMEOUT_S = 300
 GATHERS = 50
 ROOT = Path(__file__).resolve().parents[1]
+RANK = str(Path(__file__).with_name("gpu_rank.py"))
 PAGE = 16
 SYNC_WARNING = "synchronizing CUDA operation"
 
@@ -197,7 +195,7 @@ def _count_syncs(device: str, level: int) -> tuple[int, int]:
 def _group(backend: str, devices: list[str], over: str) -> str:
     """Ranks in processes of their own, each on its device, gather plans `over`; any may crash or hang."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "rank", backend, over, f"{folder}/store", ",".join(devices)]
+        command = [sys.executable, RANK, backend, over, f"{folder}/store", ",".join(devices), str(GATHERS)]
         begin = functools.partial(subprocess.Popen, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         children = [begin([*command, str(rank)]) for rank in range(len(devices))]
         try:
@@ -209,23 +207,6 @@ def _group(backend: str, devices: list[str], over: str) -> str:
     for child, error in zip(children, errors, strict=True):
         require(not child.returncode, f"a rank ended with {child.returncode}: {error.splitlines()[-1:]}")
     return f"{GATHERS} step plans of {len(devices)} rank{'s' * (len(devices) > 1)} on {', '.join(devices)}"
-
-
-def _rank(backend: str, over: str, store: str, devices: list[str], rank: int) -> None:
-    """The child of `_group`: the ranks' own exchange. Raises where it is not what was said."""
-    ranks = len(devices)
-    met = dist.FileStore(store, ranks)
-    how = {"device": devices[rank], "backend": backend, "host": LOOPBACK, "timeout_s": TIMEOUT_S / 2}
-    group = GroupExchange(rank, ranks, met, lost=lambda peers: False, **how)
-    require(group.plans_over == over, f"the plans travel over {group.plans_over}, not over {over}")
-    for step in range(GATHERS):
-        plans = [StepPlan(Mode.EXTEND, step, peer, -1 - step).to_bytes() for peer in range(ranks)]
-        heard = group.exchange(plans[rank] + bytes([rank]))
-        require(heard == [plan + bytes([peer]) for peer, plan in enumerate(plans)], f"step {step}: {heard}")
-    met.set(f"done/{rank}", "")
-    met.wait([f"done/{peer}" for peer in range(ranks)])  # who leaves takes from the others what is on its way
-    group.leave()
-    require(not dist.is_initialized(), "NCCL did not let go of the group")
 
 
 def main(device: str = "cuda:0") -> int:
@@ -248,8 +229,4 @@ def main(device: str = "cuda:0") -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["rank"]:
-        _, _, backend, over, store, devices, rank = sys.argv
-        _rank(backend, over, store, devices.split(","), int(rank))
-    else:
-        sys.exit(main())
+    sys.exit(main())

@@ -60,6 +60,14 @@ class ArmWatch:
         """Whether all ranks have ended, or it was waited in vain for those that have not."""
         return bool(self._gave_up) or len(self._outcomes) == len(self.specs)
 
+    @property
+    def begun(self) -> bool:
+        """Whether any rank has said more than that it has started, as of the last read."""
+        return any(
+            tail.heartbeats or tail.findings or tail.assertions or tail.errors or tail.marks
+            for tail in self._tails.values()
+        )
+
     def look(self, outcomes: list[RankOutcome], round_s: float, patience: Patience) -> None:
         """Takes in what a round of `round_s` seconds brought. Raises RunDirectoryError for an unreadable file."""
         ours = {outcome.rank: outcome for outcome in outcomes if outcome.rank in self._tails}

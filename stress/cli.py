@@ -70,7 +70,7 @@ def _main(args: list[str] | None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    from stress.command.execute import infrastructure_errors, user_errors
+    from stress.command.errors import infrastructure_errors, user_errors
 
     if isinstance(error, user_errors()):
         return _refuse(f"kvstress: {error}")

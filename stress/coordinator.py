@@ -85,6 +85,8 @@ def run_arms(
         on_interrupt(results)
         raise Interrupted(results) from None
     except LaunchError as error:
+        cut = _cut_short(under_way, results, "stopped, for another arm could not be started")
+        results |= {watch.arm: cut[watch.arm] for watch in under_way if watch.arm in cut and watch.begun}
         unstarted = [watch.arm for watch in under_way if watch.arm not in results]
         raise ArmsBroken(results, unstarted, error) from error
     except Exception as error:

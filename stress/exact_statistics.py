@@ -31,13 +31,26 @@ def _low(count: int, trials: int) -> int:
     least, most = 0, _PARTS  # at `least` it holds, at `most` it does not
     while most - least > 1:
         share = (least + most) // 2
-        other = _PARTS - share
-        ways = sum(comb(trials, k) * share**k * other ** (trials - k) for k in range(count, trials + 1))
-        if ways * _TAIL_PARTS <= _PARTS**trials:
+        if _tail(share, count, trials) * _TAIL_PARTS <= _PARTS**trials:
             least = share
         else:
             most = share
     return least
+
+
+def _tail(share: int, count: int, trials: int) -> int:
+    """How likely `count` or more of `trials` come in, as a part of _PARTS**trials. `share` is in millionths.
+
+    The sum of comb(trials, k) * share**k * other**(trials - k) by Horner's rule: with powers taken term by term, the
+    bounds of a thousand trials would take seconds.
+    """
+    other = _PARTS - share
+    ways, power, choices = 0, 1, 1  # choices: comb(trials, k)
+    for k in range(trials, count - 1, -1):
+        ways = ways * share + choices * power
+        power *= other
+        choices = choices * k // (trials - k + 1)
+    return ways * share**count
 
 
 def fisher_p(count: int, trials: int, other_count: int, other_trials: int) -> Fraction:

@@ -1,10 +1,10 @@
 """From what the ranks found out to `verdict.json`, schema 1. Pure functions; nothing is read or written.
 
-An arm fails by any finding, assert or error. It is unknown by a lost or stopped rank, a crashed check, a
-required mark that an arm which ran to its end never reached, or requests that don't add up: then nothing
-was shown. fail > unknown > pass, over the arms too. `verdict` is raw; `as_expected` holds each arm's verdict
-against its `expect`; a failure that is foreseen must show a finding or an assert, for a crash of a wrong setting
-fails too. A run that was ended early is unknown, whatever its arms showed.
+An arm fails by any finding, assert or error. It is unknown by a lost or stopped rank, ranks that went on alone, a
+crashed check, a required mark that an arm which ran to its end never reached, or requests that don't add up:
+then nothing was shown. fail > unknown > pass, over the arms too. `verdict` is raw; `as_expected` holds each arm's
+verdict against its `expect`; a failure that is foreseen must show a finding or an assert, for a crash of a wrong
+setting fails too. A run that was ended early is unknown, whatever its arms showed.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ reason: the run is not held to it, and says so. Every other required mark must b
 
 from __future__ import annotations
 
+from stress.arm_layout import arm_layout
 from stress.config_schema import Config
 from stress.result import RankResult
 
@@ -26,8 +27,9 @@ def exempt_marks(config: Config, ranks: list[RankResult]) -> dict[str, str]:
         why["cancelled"] = "workload.cancel_rate = 0"
     if config.serving.draft_tokens == 0:
         why["spec_tail_returned"] = "serving.draft_tokens = 0"
-    if config.layout.ranks == 1:
-        why["idle_rank"] = "layout.tp_size = 1: a rank alone has no peer"
+    if ranks and arm_layout(config, ranks[0].arm).dp_size == 1:
+        # The ranks of an attention TP group serve the same requests: all of them are idle, or none is.
+        why["idle_rank"] = "the arm has one attention TP group: no rank has a peer with other requests"
     for result in ranks:
         why |= dict.fromkeys(result.marks_exempt, "the arm's engine can't show it, or screens it off")
     return {mark: why[mark] for mark in config.check.require if mark in why}

@@ -1,8 +1,8 @@
 """Why an arm failed or shows nothing, one plain sentence each; ranks with the same reason share one.
 
 A failure is what the target did: an assert, an error, a violated rule. A doubt is what keeps the arm from
-having shown anything: a rank without its result, a crashed check, a mark not reached, requests that are not
-accounted for. The last two are asked only of an arm that ran to its end.
+having shown anything: a rank without its result, ranks that did not hear each other, a crashed check, a mark not
+reached, requests that are not accounted for. The last two are asked only of an arm that ran to its end.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def doubts_of(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
         for reason in _rank_doubts(result):
             told.setdefault(reason, []).append(result.rank)
     reasons += [f"{_rank_names(numbers)} {reason}" for reason, numbers in told.items()]
+    reasons += _alone(ranks)
     reasons += _parted_plans(ranks)
     if ran_to_its_end(config, ranks):
         reasons += _missing(missing_marks(config, ranks))
@@ -109,6 +110,17 @@ def _rank_doubts(result: RankResult) -> list[str]:
     if result.checker_crashed:
         reasons.append(f"lost a check that crashed: {_brief(result.checker_crashed)}")
     return reasons
+
+
+def _alone(ranks: list[RankResult]) -> list[str]:
+    """Ranks that went on without their peers although none is lost: the run was not that of a whole arm."""
+    alone = [result.rank for result in ranks if result.digest_partial]
+    if not alone or any(result.status in ("lost", "stopped") for result in ranks):
+        return []
+    return [
+        f"{_rank_names(alone)} went on alone, for a peer came too late to an exchange or did not join; raise "
+        "deadlines.exchange_s"
+    ]
 
 
 def _parted_plans(ranks: list[RankResult]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from stress.command.errors import infrastructure_errors
 from stress.command.options import RunOptions
 from stress.config import Config, ConfigError, blame
 
@@ -36,24 +37,6 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     planned: dict[str, Any]
     trees: dict[str, str]
-
-
-def user_errors() -> tuple[type[Exception], ...]:
-    """What is the user's to correct: one line and exit 2."""
-    from stress.record import RunDirectoryError
-    from stress.target.name import TargetError
-    from stress.workload.errors import TraceError, WorkloadError
-
-    return (ConfigError, RunDirectoryError, TargetError, TraceError, WorkloadError)
-
-
-def infrastructure_errors() -> tuple[type[Exception], ...]:
-    """What the machine or the cluster lacks: one line and exit 3."""
-    from stress.launch.contract import LaunchError
-    from stress.record import RunWriteError
-    from stress.target.name import TargetUnavailable
-
-    return (LaunchError, RunWriteError, TargetUnavailable)
 
 
 def execute(

@@ -10,14 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from stress.command.execute import (
-    INTERRUPTED,
-    execute,
-    infrastructure_errors,
-    plan_workload,
-    resolve_trees,
-    user_errors,
-)
+from stress.command.errors import infrastructure_errors, user_errors
+from stress.command.execute import INTERRUPTED, execute, plan_workload, resolve_trees
 from stress.command.options import RunOptions
 from stress.config import ConfigError
 from stress.config_limits import SEED_MAX

@@ -16,6 +16,7 @@ from typing import Any
 import click
 import msgspec
 
+from stress.command.errors import user_errors
 from stress.command.execute import (
     INTERRUPTED,
     INTERRUPTED_EARLY,
@@ -23,7 +24,6 @@ from stress.command.execute import (
     execute,
     plan_workload,
     resolve_trees,
-    user_errors,
 )
 from stress.command.options import RunOptions
 from stress.config import Config, ConfigError
@@ -102,13 +102,8 @@ class _SeedRuns:
         pair: Pair | None,
         seeds: list[int],
     ) -> None:
-        self._folder, self._config, self._arms, self._options, self._pair = (
-            folder,
-            config,
-            arms,
-            options,
-            pair,
-        )
+        self._folder, self._config, self._arms = folder, config, arms
+        self._options, self._pair = options, pair
         self._entries = {seed: unmade(seed, NOT_RUN, pair) for seed in seeds}
         self.document: dict[str, Any] = {}
 

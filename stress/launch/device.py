@@ -1,4 +1,4 @@
-"""Which torch device a rank uses: the one place that turns `auto | cpu | cuda` into a device name.
+"""Which torch device a rank uses: the one place that turns `auto | cpu | cuda` into a name, and makes it current.
 
 ROCm's torch is `torch.cuda` too, so one name serves both. Called in the rank's own process, never before a
 fork: the first question about a device initialises the driver.
@@ -28,6 +28,18 @@ def torch_device(requested: str, rank: int) -> str:
             "layout.device is cuda, but torch sees no CUDA or ROCm device; use --set layout.device=cpu"
         )
     return "cpu"
+
+
+def use_device(device: str) -> None:
+    """Makes it the current device of this thread, as a server does; nothing for "cpu".
+
+    Pinned memory and a target's Triton kernels go to the current device, wherever their tensors lie. Raises
+    RuntimeError for one that is not there.
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.set_device(device)
 
 
 def assigned_device(gpu_id: str, visible: str | None, devices: int) -> str:

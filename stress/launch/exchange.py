@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 
 from stress.launch.contract import LOOPBACK, LaunchError
+from stress.launch.device import use_device
 from stress.launch.plan_group import PlanGroup, form_plan_group
 from stress.launch.rendezvous import JOIN_TIMEOUT_S, Lost, await_peers, begin, join_timeout, reach_store
 from stress.step_plan import PLAN_BYTES
@@ -122,6 +123,7 @@ class GroupExchange:
         Without it a rank that has joined could wait in its first exchange for one that gave up joining, whose
         connections stay open until it has given up too. Raises RuntimeError, and has left the group then.
         """
+        use_device(device)  # it is each thread's own
         limit = timedelta(seconds=timeout_s)
         dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.ranks, timeout=limit)
         try:

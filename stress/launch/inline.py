@@ -14,7 +14,7 @@ import time
 import msgspec
 
 from stress.launch.contract import LaunchError, RankOutcome, backend_of, by_arm
-from stress.launch.device import torch_device
+from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
 from stress.result import RankSpec
 
@@ -43,6 +43,7 @@ class _Arm:
             heard = self._payloads
             if heard is not None and self._partial:
                 heard = [payload if peer == index else b"" for peer, payload in enumerate(heard)]
+            use_device(run.spec.device)
             run.advance(heard, partial=self._partial)
         self._payloads = [b"" if run.outcome is not None else run.payload for run in self.runs]
 

@@ -61,9 +61,10 @@ class LocalLauncher:
                 for spec in specs:
                     self._ranks[spec.rank] = self._start_rank(context, spec, entry)
             except (OSError, EOFError) as error:
+                started = len(self._ranks)
                 self.stop()
                 raise LaunchError(
-                    f"local launcher: rank {len(self._ranks)} of {len(specs)} could not be started "
+                    f"local launcher: {started} of {len(specs)} ranks were started, then no more "
                     f"({error}); lower layout.tp_size or raise the limits of this user"
                 ) from error
 

@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
-from stress.launch.device import torch_device
+from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
 from stress.launch.local_pipe import Ended, Gone, Refused, StorePort, decode, encode
@@ -81,6 +81,7 @@ def _run(
     spec: RankSpec, entry: str, pipe: Connection, news: News, timeout_s: float
 ) -> tuple[RankOutcome, GroupExchange | AloneExchange | None]:
     try:
+        use_device(spec.device)
         run = RankRun(spec, entry)
         run.open()
         if run.outcome is not None:

@@ -10,6 +10,7 @@ process, and with it what the rank has found.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import threading
@@ -23,9 +24,7 @@ import torch.distributed as dist
 from stress.launch.contract import LaunchError
 from stress.step_plan import PLAN_BYTES
 
-GATHER_TIMEOUT_S = (
-    60.0  # all ranks come out of the same gloo exchange, so none is later than by its scheduling
-)
+GATHER_TIMEOUT_S = 60.0  # all come out of one exchange over gloo: none is later than by its scheduling
 ASK_AFTER_S = 0.5  # before the launcher is asked who is lost
 LEAVE_TIMEOUT_S = 10.0
 LOOK_S = 0.0002
@@ -80,7 +79,8 @@ def form_plan_group(
         return None
     why = why_not_nccl(names)
     if not why:
-        group, trouble = _try(len(names), device, timeout_s, lost)
+        # Who could not is heard of before anyone's time for the whole group is over.
+        group, trouble = _try(len(names), device, timeout_s / 2, lost)
         told = [reason.decode(errors="replace") for reason in gather(trouble.encode())]
         why = next((f"rank {rank}: {reason}" for rank, reason in enumerate(told) if reason), "")
         if not why:
@@ -93,15 +93,15 @@ def form_plan_group(
 
 
 def _try(ranks: int, device: str, timeout_s: float, lost: Callable[[], bool]) -> tuple[PlanGroup | None, str]:
-    """A group that has gathered once, or why there is none."""
+    """A group that has gathered once, or why there is none.
+
+    The first gather sets the communicator up, and in that NCCL holds this thread, which nobody has to wait for.
+    """
     group = None
     try:
         group = PlanGroup(ranks, device, timeout_s=timeout_s, lost=lost)
         group.gather(bytes(PLAN_BYTES))
-    except (
-        RuntimeError,
-        ValueError,
-    ) as error:  # NCCL's own are RuntimeErrors, a backend not built is the other
+    except (RuntimeError, ValueError) as error:  # a backend that is not built is a ValueError
         if group is not None:
             group.leave()
         return None, (" ".join(str(error).split()) or type(error).__name__)[:REASON_CHARACTERS]
@@ -119,15 +119,17 @@ class PlanGroup:
         self._timeout_s = min(timeout_s, GATHER_TIMEOUT_S)
         self._lost = lost
         self._ended = False
+        # Not filled: a fill is on the engine's stream, and could come behind what the stream below has put there.
+        empty = functools.partial(torch.empty, dtype=torch.int64)
         pinned = torch.cuda.is_available()
-        self._said = torch.zeros(INT64S, dtype=torch.int64, pin_memory=pinned)
-        self._heard = torch.zeros(ranks * INT64S, dtype=torch.int64, pin_memory=pinned)
-        self._mine = torch.zeros(INT64S, dtype=torch.int64, device=device)
-        self._all = torch.zeros(ranks * INT64S, dtype=torch.int64, device=device)
+        self._said = empty(INT64S, pin_memory=pinned)
+        self._heard = empty(ranks * INT64S, pin_memory=pinned)
+        self._mine = empty(INT64S, device=device)
+        self._all = empty(ranks * INT64S, device=device)
         # The engine's own stream must not stand behind a collective that may never end.
         self._stream = torch.cuda.Stream(device)
         self._landed = torch.cuda.Event()
-        self._group = dist.new_group(backend="nccl", timeout=timedelta(seconds=timeout_s))
+        self._group = dist.new_group(backend="nccl", timeout=timedelta(seconds=self._timeout_s))
 
     def gather(self, plan: bytes) -> list[bytes]:
         """All ranks' plans, PLAN_BYTES each, in rank order.

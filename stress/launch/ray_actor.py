@@ -87,11 +87,13 @@ class RankActor:
     def _run(self, orders: Orders, open_file: OpenEvidence, watch: PeerWatch) -> RankOutcome:
         import torch
 
+        from stress.launch.device import use_device
         from stress.launch.entry import RankRun
         from stress.launch.exchange import join_group
 
         torch.set_num_threads(1)
         spec = msgspec.structs.replace(orders.spec, device=_device(orders))
+        use_device(spec.device)
         run = RankRun(spec, orders.entry, open_file)
         run.open()
         if run.outcome is not None:

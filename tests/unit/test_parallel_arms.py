@@ -11,7 +11,9 @@ from scripted_launcher import ScriptedLauncher, run, ticking
 
 from stress.cli import main
 from stress.compare import compare_arms
-from stress.launch.contract import RankOutcome, by_arm
+from stress.coordinator import ArmsBroken
+from stress.launch.contract import LaunchError, RankOutcome, by_arm
+from stress.launch.inline import InlineLauncher
 from stress.nightly import _rank_wall_s
 from stress.record import RankFile
 from stress.result import RankSpec
@@ -64,6 +66,25 @@ def test_an_arm_that_is_given_up_leaves_the_other_one_be(run_dir, monkeypatch):
     assert [(result.status, result.message) for result in results["first"]] == [("lost", given_up)] * 2
     assert results["second"][0].message.startswith("the end of the test")
     assert [state.lost for state in seen if state.arm == "first"] == [()] * 5 + [(0, 1)]
+
+
+def test_an_arm_that_is_refused_costs_the_one_beside_it_no_finding(run_dir):
+    """The ranks of "second" are refused when those of "first" have been at work for a while."""
+
+    class RefusedLater(InlineLauncher):
+        def poll(self, timeout_s):
+            for _ in range(4):
+                self._arms[0].turn()
+            raise LaunchError("no network")
+
+    config = parallel_config(3, {"first": "0-1", "second": "2"}, rounds=9, **{"raise": 1})
+    with pytest.raises(ArmsBroken) as broken:
+        run(config, run_dir, ["first", "second"], RefusedLater())
+    assert broken.value.unstarted == ["second"]
+    goes_on, lost = broken.value.results["first"]
+    assert (goes_on.status, goes_on.requests_finished) == ("stopped", 3)
+    assert goes_on.message.startswith("stopped, for another arm could not be started")
+    assert lost.findings == {"I1": 1}
 
 
 def test_specs_are_grouped_by_arm_and_index():

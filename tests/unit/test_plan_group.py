@@ -200,6 +200,18 @@ def test_nccl_that_can_not_be_had_is_refused_with_the_reason(monkeypatch):
         form(monkeypatch, "nccl", ["a/1", "a/2"], (b"", b"no network"))
 
 
+def test_a_try_has_half_of_the_time_that_the_whole_group_has(monkeypatch):
+    """Else who waits for NCCL gives the group up before it has heard that a peer could not."""
+    waits_s = []
+    monkeypatch.setattr(
+        plan_group, "_try", lambda ranks, device, wait_s, lost: (None, waits_s.append(wait_s) or "no")
+    )
+    monkeypatch.setattr(plan_group, "device_name", lambda device: "a/1")
+    answers = iter([[b"a/1", b"a/2"], [b"", b"no"]])
+    assert form_plan_group("cuda:0", "auto", lambda _: next(answers), timeout_s=30, lost=bool) is None
+    assert waits_s == [15]
+
+
 def test_a_try_that_fails_says_why_in_one_line(alone, monkeypatch):
     def broken(group):
         raise RuntimeError("NCCL error:\n  no network " + "x" * 1000)

@@ -43,13 +43,21 @@ def test_a_head_is_gone_when_it_has_not_answered_for_a_while(head: socket.socket
     assert watch.is_gone()
 
 
-def test_it_is_looked_for_now_and_then_only(head: socket.socket, clock: list[float]) -> None:
+def test_it_is_looked_for_now_and_then_only(
+    head: socket.socket, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch = HeadWatch(f"127.0.0.1:{head.getsockname()[1]}")
-    clock[0] += ray_head.LOOK_S / 2
-    head.close()
-    assert not watch.is_gone()
-    with pytest.raises(OSError):
-        socket.create_connection(watch._place, 1)
+    connect, looks_s = socket.create_connection, []
+
+    def noted(*where: object) -> socket.socket:
+        looks_s.append(clock[0])
+        return connect(*where)
+
+    monkeypatch.setattr(ray_head.socket, "create_connection", noted)
+    for _ in range(8):
+        clock[0] += ray_head.LOOK_S / 2
+        assert not watch.is_gone()
+    assert looks_s == [100 + ray_head.LOOK_S * look for look in (1, 2, 3, 4)]
 
 
 def test_only_workers_of_ray_are_ended() -> None:

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from verdict_ranks import ASSERTED, ERROR, clean, rank, verdict_of
 
 from stress.cli import main
-from stress.compare import compare_arms
 from stress.config_limits import SEED_MAX
 from stress.record import RunDirectory
-from stress.seeds import NOT_RUN, UNDER_WAY, Pair, entry_of, seeds_document, unmade
+from stress.seeds import NOT_RUN, UNDER_WAY
 
 SMOKE = ["smoke", "--set", "workload.requests=20", "--launcher", "inline"]
 COMPARE = ["compare", *SMOKE, "--base", "unpatched", "--test", "patched", "--out", "sum"]
@@ -234,29 +232,6 @@ def test_a_sum_that_is_not_whole_is_one_line(ranks, capsys):
         capsys.readouterr()
         assert main(["report", "sum"]) == 2
         assert f"has no '{key}'; it is not whole" in capsys.readouterr().err
-
-
-def test_a_base_that_failed_by_errors_alone_reproduces_nothing():
-    pair = Pair(base="unpatched", test="patched")
-
-    def entry(*base):
-        document = verdict_of(*clean(), unpatched=base, arms=("unpatched", "patched"))
-        document["compare"] = compare_arms(document, "unpatched", "patched")
-        return entry_of(1, "seed-1", document, pair)
-
-    erred = entry(rank("unpatched", 0, "errored", errors=1, first_error=ERROR), rank("unpatched", 1))
-    assert (erred["outcome"], erred["reproduced"], erred["fixed"]) == ("unknown", None, True)
-    assert erred["doubts"] == [
-        "The base unpatched failed by errors alone: no rank has a finding or an assert."
-    ]
-    shown = entry(rank("unpatched", 0, "asserted", **ASSERTED), rank("unpatched", 1))
-    assert (shown["outcome"], shown["reproduced"], shown["doubts"]) == ("reproduced_and_fixed", True, [])
-    document = seeds_document("smoke", "local", ["unpatched", "patched"], [erred, shown], pair)
-    assert document["compare"]["outcome"] == "unknown"
-    assert (document["k_of_n"]["reproduced"]["k"], document["k_of_n"]["reproduced"]["n"]) == (1, 1)
-    assert document["reasons"][-1].startswith("Seed 1: The base unpatched failed by errors alone")
-    nothing = seeds_document("smoke", "local", ["unpatched", "patched"], [unmade(1, NOT_RUN, pair)], pair)
-    assert nothing["k_of_n"]["fisher_p"] == 1.0
 
 
 def test_each_seed_is_the_run_that_it_would_be_alone(tmp_path, capsys, monkeypatch):

@@ -174,11 +174,24 @@ def test_ranks_that_gathered_other_step_plans_show_nothing_and_are_named():
     assert told == {"exchanges": 18, "idle_beside_busy": 3, "digest": "a", "over": None}
 
 
+def test_ranks_that_went_on_alone_without_a_loss_show_nothing():
+    """They have checked their own pools, but of the news and step plans of their peers nothing was heard."""
+    late = [rank("patched", number, digest_partial=True) for number in (0, 1)]
+    document = verdict_of(*late)
+    assert document["verdict"] == "unknown"
+    assert document["reasons"] == [
+        "Arm patched: ranks 0, 1 went on alone, for a peer came too late to an exchange or did not join; raise "
+        "deadlines.exchange_s."
+    ]
+    lost = rank("patched", 1, "lost", message="killed by SIGKILL", digest_partial=True)
+    assert verdict_of(late[0], lost)["reasons"] == ["Arm patched: rank 1 lost: killed by SIGKILL."]
+
+
 def test_step_plans_are_compared_with_neither_a_partial_rank_nor_one_that_told_none():
     alike = [rank("patched", 0, step_plans=plans("a")), rank("patched", 1, step_plans=plans("a", idle=5))]
     assert verdict_of(*alike)["verdict"] == "pass"
     partial = rank("patched", 1, step_plans=plans("b"), digest_partial=True)
-    assert verdict_of(alike[0], partial)["verdict"] == "pass"
+    assert "step plans" not in " ".join(verdict_of(alike[0], partial)["reasons"])
     document = verdict_of(alike[0], rank("patched", 1))
     assert document["verdict"] == "pass"
     assert document["arms"]["patched"]["ranks"][1]["step_plans"] is None

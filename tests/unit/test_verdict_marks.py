@@ -66,14 +66,28 @@ def test_a_mark_that_the_configuration_rules_out_is_not_asked_for(override, exem
     assert verdict_of(*ranks)["verdict"] == "unknown"
 
 
-def test_a_rank_alone_is_not_asked_to_be_idle_beside_a_peer():
-    alone = ["layout.tp_size=1", "layout.dp_size=1", 'check.require=["idle_rank"]']
-    ranks = [rank("patched", 0)]
-    document = make_verdict(
-        load_config("smoke", alone), {"patched": ranks}, arms=["patched"], launcher="local"
-    )
-    assert document["verdict"] == "pass"
-    assert document["coverage"]["exempt"] == {"idle_rank": "layout.tp_size = 1: a rank alone has no peer"}
+ONE_GROUP = "the arm has one attention TP group: no rank has a peer with other requests"
+
+
+@pytest.mark.parametrize(
+    ("layout", "numbers", "exempt"),
+    [
+        (["layout.tp_size=1", "layout.dp_size=1"], [0], {"idle_rank": ONE_GROUP}),
+        (["layout.tp_size=2", "layout.dp_size=1"], [0, 1], {"idle_rank": ONE_GROUP}),
+        (
+            ["arms.mode=parallel", "arms.patched.ranks=1", "arms.unpatched.ranks=0"],
+            [1],
+            {"idle_rank": ONE_GROUP},
+        ),
+        (["layout.tp_size=2", "layout.dp_size=2"], [0, 1], {}),
+    ],
+)
+def test_who_has_no_peer_with_other_requests_is_not_asked_to_be_idle_beside_one(layout, numbers, exempt):
+    config = load_config("smoke", [*layout, 'check.require=["idle_rank"]'])
+    ranks = {"patched": [rank("patched", number) for number in numbers]}
+    document = make_verdict(config, ranks, arms=["patched"], launcher="local")
+    assert document["verdict"] == ("pass" if exempt else "unknown")
+    assert document["coverage"]["exempt"] == exempt
 
 
 def test_what_an_engine_cannot_show_is_exempt_and_said():

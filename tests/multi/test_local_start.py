@@ -1,0 +1,49 @@
+"""Ranks that the machine can't run: one line that ends the start, and no process is left."""
+
+from __future__ import annotations
+
+import errno
+
+import msgspec
+import pytest
+from launch_ranks import launch_config, rank_specs
+from processes import still_alive
+
+from stress.launch.contract import LaunchError
+from stress.launch.local import LocalLauncher
+
+pytestmark = pytest.mark.multi
+
+ENTRY = "launch_ranks:echo_rank"
+
+
+def test_a_device_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
+    specs = [msgspec.structs.replace(spec, device="cuda") for spec in rank_specs(launch_config(2, rounds=1))]
+    launcher = LocalLauncher()
+    try:
+        with pytest.raises(LaunchError, match=r"rank \d: layout\.device is cuda.*--set layout\.device=cpu"):
+            launcher.start(specs, ENTRY)
+            for _ in range(60):
+                launcher.poll(1.0)
+    finally:
+        launcher.close()
+
+
+def test_a_machine_without_room_says_how_many_ranks_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_rank, pids = LocalLauncher._start_rank, []
+
+    def limited(self, context, spec, entry):
+        if len(pids) == 2:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        rank = start_rank(self, context, spec, entry)
+        pids.append(rank.process.pid)
+        return rank
+
+    monkeypatch.setattr(LocalLauncher, "_start_rank", limited)
+    with pytest.raises(
+        LaunchError, match=r"2 of 3 ranks were started, then no more \(.*unavailable\); lower"
+    ):
+        LocalLauncher().start(rank_specs(launch_config(3, rounds=1)), ENTRY)
+    assert still_alive(pids, 0) == []
