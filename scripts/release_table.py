@@ -2,7 +2,7 @@
 
     python scripts/release_table.py [--releases 0.5.20,0.5.21,0.5.22,0.5.23] > table.md
 
-Each cell is a run of `smoke` (150 requests, 2 ranks, local launcher) on the release's own allocator, cache and linker
+Each cell is a run of `smoke` (150 requests and no forks, 2 ranks, local launcher) on the release's own allocator, cache and linker
 wrapper. Needs the extra `sglang`; trees are fetched into the cache.
 """
 
@@ -47,6 +47,10 @@ def cell(release: str, edits: str, overrides: list[str]) -> tuple[str, str]:
         settings = [
             f"arms.patched.target=sglang=={release}{edits}",
             "workload.requests=150",
+            "workload.fork_rate=0",
+            "workload.cancel_rate=0.05",
+            "serving.chunk_tokens=1024",
+            "pool.swa_pages=28",
             "check.require=[]",
         ]
         for setting in [*settings, *overrides]:

@@ -36,7 +36,9 @@ SHAPE = (
     "check.require=[]",
     "workload.fork_rate=0",
     "workload.cancel_rate=0.05",
+    "workload.requests=400",
     "serving.chunk_tokens=1024",
+    "pool.swa_pages=28",
 )
 
 USAGE = "python -m stress.agreement ROOT CORE SEEDS [OVERRIDE...]"

@@ -27,7 +27,7 @@ def test_patched_is_clean_and_reaches_every_required_mark(patched):
         assert result.requests_started == result.requests_finished + result.requests_cancelled
         watched = "I1 I2 I3 I4 I5 I6 I7 I8 I12 I13 I15 I17 I20"
         assert result.rules_watched == watched.split()
-    assert sum(result.requests_started for result in results) == 400
+    assert sum(result.requests_started for result in results) == 500
     reached = {mark for result in results for mark in result.marks}
     assert set(load_config("smoke").check.require) <= reached
     assert not [line for rank in lines for line in rank if isinstance(line, FindingLine)]

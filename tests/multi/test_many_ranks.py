@@ -27,4 +27,4 @@ def test_all_of_many_ranks_finish_and_decide_what_they_decide_inline(ranks: int,
     assert {rank["status"] for rank in told} == {"finished"}
     assert len({rank["pid"] for rank in told}) == ranks
     totals = local["arms"]["patched"]["totals"]
-    assert totals["requests_finished"] + totals["requests_cancelled"] == 400
+    assert totals["requests_finished"] + totals["requests_cancelled"] == 500

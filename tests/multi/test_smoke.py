@@ -41,7 +41,7 @@ def test_inline_and_local_reproduce_and_fix_with_one_digest(capsys, out, tmp_pat
         assert first["operation"] <= rank["first_assert"]["operation"]
         assert "linker load" in first["history"][0]
     totals = patched["totals"]
-    assert totals["requests_finished"] + totals["requests_cancelled"] == 400
+    assert totals["requests_finished"] + totals["requests_cancelled"] == 500
     assert (totals["asserts"], totals["errors"], totals["findings"]) == (0, 0, 0)
     assert json.loads((tmp_path / "local" / "verdict.json").read_text())["digest"] == local["digest"]
     assert json.loads((tmp_path / "local" / "manifest.json").read_text())["seed"] == 1

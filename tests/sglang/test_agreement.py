@@ -48,6 +48,13 @@ def test_a_linker_that_restores_the_window_agrees_too(version: str):
     assert run["seen"]["load_back"] > 0 and run["seen"]["tombstone_recovered"] > 0
 
 
+def test_requests_that_come_twice_at_once_agree_too():
+    forks = ("workload.fork_rate=0.5", "workload.cancel_rate=0.3", "serving.chunk_tokens=512")
+    (run,) = compared("0.5.23", "rust", "1", "workload.requests=250", *forks)["runs"]
+    assert run["agrees"], run["parted"] or run["error"]
+    assert run["seen"]["tombstone_recovered"] > 0
+
+
 def test_the_comparison_sees_a_habit_of_another_release(tmp_path):
     """A control: 0.5.20's code behind the habits of 0.5.23 parts at its first restorable prefix."""
     try:
