@@ -2,8 +2,8 @@
 
     python scripts/release_table.py [--releases 0.5.20,0.5.21,0.5.22,0.5.23] > table.md
 
-Each cell is a run of `smoke` (150 requests and no forks, 2 ranks, local launcher) on the release's own allocator, cache and linker
-wrapper. Needs the extra `sglang`; trees are fetched into the cache.
+Each cell is a run of `smoke` (150 requests and no forks, 2 ranks, local launcher) on the release's own allocator, cache
+and linker wrapper. Needs the extra `sglang`; trees are fetched into the cache.
 """
 
 from __future__ import annotations
