@@ -235,13 +235,14 @@ class Watch(Journal):
                 self.group_touched.append(late)
 
     def _inner_slots(self, pages: Column) -> Column:
-        """Slots behind the first of each page: the last one, at level 3 all."""
+        """Slots behind the first of each page: the second one, which a page that is not full has too, and the last one;
+        at level 3 all."""
         size = self.source.page_size
-        if self.ledger.level >= 3:
+        if self.ledger.level >= 3 or size < 3:
             return (np.asarray(pages)[:, None] * size + np.arange(1, size)).ravel()
         if type(pages) is list:
-            return [page * size + size - 1 for page in pages]
-        return pages * size + (size - 1)
+            return [page * size + offset for page in pages for offset in (1, size - 1)]
+        return (pages[:, None] * size + np.array([1, size - 1])).ravel()
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)

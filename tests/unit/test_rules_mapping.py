@@ -209,6 +209,20 @@ def test_i8_one_token_cleared_inside_a_group():
     assert (finding.operation, finding.pool, finding.page) == (3, "full", 1)
 
 
+def test_i8_one_token_cleared_of_a_page_that_is_not_full():
+    class ClearsNamedTokens(HybridSWAAllocator):
+        def _clear_peers(self, indices, full_pages):
+            self.full_to_swa_index_mapping[full_pages * self.page_size] = 0
+
+    bench = Bench(ClearsNamedTokens(FULL * PAGE, SWA * PAGE, PAGE), rules=["I8"])
+    lens = lambda n: torch.tensor([n])  # noqa: E731
+    args = (lens(0), lens(0), lens(PAGE - 1), lens(PAGE - 1), lens(-1), PAGE - 1)
+    slots = bench.do("extend", 1, lambda: bench.allocator.alloc_extend(*args))
+    bench.do("abort", 1, lambda: bench.allocator.free_swa_segment(slots, start_pos=0))
+    finding = bench.only("I8")
+    assert (finding.operation, finding.pool, finding.page) == (2, "full", 1)
+
+
 def test_i8_allows_a_page_that_is_not_full_yet():
     bench = Bench(level=3)
     lens = lambda *n: torch.tensor(n)  # noqa: E731
