@@ -6,7 +6,7 @@ import numpy as np
 
 from stress.check.event import Event
 from stress.check.proof import Check, Consult, EdgeCells, PoolCells
-from stress.check.state import Shadow, first_difference
+from stress.check.state import ONCE, Shadow, first_difference
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _FEW = 16  # pages of a table's change that are looked at one by one
@@ -144,7 +144,7 @@ class Many:
         if others:
             self._consult(event, others)
         if len(lost):
-            np.subtract.at(pool.tables, pool.inside(lost), 1)
+            np.subtract.at(pool.tables, pool.inside(lost), ONCE)
         if type(gained) is list:
             tables, owner = cells.tables, cells.owner
             for page in gained:
@@ -152,7 +152,7 @@ class Many:
                 if owner[page] < 0:
                     owner[page] = rid
         else:
-            np.add.at(pool.tables, gained, 1)
+            np.add.at(pool.tables, gained, ONCE)
             unknown = gained[pool.owner[gained] < 0]
             pool.owner[unknown] = rid
         shadow.set_table(pool, rid, new)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from stress.probe.lent_pages import segment_parts
+
 Column = np.ndarray | list | torch.Tensor
 FEW = 16
 _ALL = slice(None)
@@ -35,13 +37,24 @@ class HostReader:
 
     def pages(self, tensor: torch.Tensor, where: slice | np.ndarray | list, size: int) -> Column:
         """The pages of `size` slots in which the slots at host positions `where` lie."""
-        slots = tensor.detach().numpy()
+        slots = tensor.numpy()  # ids are integers: there is no gradient to leave behind
         if type(where) is list and len(where) <= FEW:
             return [slots.item(at) // size for at in where]
         slots = slots[where]
         if len(slots) <= FEW:
             return [slot // size for slot in slots.tolist()]
         return slots.astype(np.int64, copy=False) // size
+
+    def segment(self, tensor: torch.Tensor, start_pos: int, size: int) -> Column:
+        """One slot a page of `size` of a segment whose first token is at `start_pos`."""
+        slots = tensor.numpy()
+        rest = -start_pos % size
+        first_of_each = slots[rest::size]
+        if len(first_of_each) < FEW:
+            return [slots.item(0), *first_of_each.tolist()] if rest else first_of_each.tolist()
+        if rest:
+            return np.concatenate((slots[:1], first_of_each)).astype(np.int64, copy=False)
+        return first_of_each.astype(np.int64)
 
     def entries(self, mapping: torch.Tensor, slots: Column) -> Column:
         """The mapping's entries at slots [k]: int64[k], or a list."""
@@ -86,6 +99,9 @@ class DeviceReader:
     def pages(self, tensor: torch.Tensor, where: slice | np.ndarray | list, size: int) -> torch.Tensor:
         slots = self.slots(tensor, where)
         return slots if size == 1 else slots // size
+
+    def segment(self, tensor: torch.Tensor, start_pos: int, size: int) -> torch.Tensor:
+        return self.join([self.slots(tensor, part) for part in segment_parts(start_pos, size)])
 
     def entries(self, mapping: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
         return mapping.detach().index_select(0, slots).to(torch.int64)

@@ -13,7 +13,6 @@ import numpy as np
 
 from stress.check.event import EventKind
 from stress.probe.capture import FEW, Column
-from stress.probe.lent_pages import segment_parts
 from stress.probe.watched_pool import WatchedPool
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Meaning:
         reader = self._watch.reader
         if name in SEGMENT_FREES:
             start = kwargs["start_pos"] if "start_pos" in kwargs else args[1]
-            return reader.join([reader.pages(indices, part, 1) for part in segment_parts(int(start), size)])
+            return reader.segment(indices, int(start), size)
         slots = reader.slots(indices)
         if reader.waits:
             # Which slots share a page is found out on the host, when they have landed.
