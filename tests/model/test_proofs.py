@@ -15,7 +15,11 @@ RUNS = {
     "clean": ("smoke", "patched", (*ONE_RANK, "workload.requests=60")),
     "faulty": ("smoke", "unpatched", (*COUNT, "workload.requests=60")),
     "SWA restored": ("smoke", "patched", (*ONE_RANK, "workload.requests=60", "pool.unified_kv=false")),
-    "small pages": ("smoke", "patched", (*ONE_RANK, "workload.requests=30", "pool.page_size=16", "pool.swa_pages=112")),
+    "small pages": (
+        "smoke",
+        "patched",
+        (*ONE_RANK, "workload.requests=30", "pool.page_size=16", "pool.swa_pages=112"),
+    ),
     "ring": ("ring", "reference", ("workload.requests=60",)),
     "read at the flush": ("paged", "reference", ("arms.reference.fault=F06", "workload.requests=60")),
 }
