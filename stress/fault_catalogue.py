@@ -53,6 +53,30 @@ FAULTS: dict[str, FaultFacts] = {
     "F08": FaultFacts(
         "the FULL side of a page is freed while its peer is live", ("sglang#36723",), "paged", ("I6",)
     ),
+    "F09": FaultFacts(
+        "the recovery of a tombstone replaces a FULL page that is locked",
+        ("sglang#29352",),
+        "linker-swa",
+        ("I12",),
+    ),
+    "F10": FaultFacts(
+        "a lock skips a tombstone, its unlock does not",
+        ("sglang#24972", "sglang#36350", "sglang#27147"),
+        "linker-swa",
+        ("I11",),
+    ),
+    "F11": FaultFacts(
+        "the window's frontier stands one page too far where a page is wider than the window",
+        ("sglang#22470", "sglang#29860"),
+        "small-window",
+        ("I9", "I10"),
+    ),
+    "F12": FaultFacts(
+        "the insert of an unfinished request forgets what slid out of its window",
+        ("sglang#30845", "sglang#36909"),
+        "paged",
+        ("I10",),
+    ),
     "F13": FaultFacts(
         "a reserve for drafts is recorded unaligned",
         ("sglang#31616", "sglang#13826", "sglang-jax#1147"),

@@ -40,7 +40,8 @@ class EventKind(str, Enum):
     # way, us since the next of them was due]
     CLOCK = "clock"
     ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
-    # pool, rid, pages: a running request's forward pass reads them; through an edge: the part that must have a peer
+    # pool, rid, pages, token = place of the first one in the request's table: a running request's forward pass reads
+    # these source pages in its window. A pool that an edge leads to: each of them must have a peer there
     READ = "read"
     # pool, rid, pages, peers = which page of the request each is to hold, counted from its start: what a forward pass
     # wrote into memory that the request's row owns, and what its last position then reads there
@@ -49,10 +50,10 @@ class EventKind(str, Enum):
     WRITTEN = (
         "written"  # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
     )
-    # edge, rid, pages: source pages of the request's published prefix that the cache says have a peer
+    # edge, rid, pages: source pages of the request's published prefix, or of the whole cache, that it says have a peer
     LIVE = "live"
-    # pool, pages, method = who holds it, token = which of the holder's locks: pages that one lock took, or gave up. A
-    # lock of a component that is reached through an edge stands under that edge's target pool, with source pages
+    # pool, pages, method = who holds it, token = which lock: pages that one lock took, or gave up, which an unlock does
+    # for good. A lock of a component that is reached through an edge stands under its target pool, with source pages
     LOCK = "lock"
     UNLOCK = "unlock"
     # pool, rid, pages, peers = their keys, method = "load" or "offload", token = ticket. Once more through an edge,
@@ -86,7 +87,7 @@ class Event(NamedTuple):
     call: int  # running number of calls within the operation
     method: str  # the target's method, e.g. "free_swa_segment"
     at_us: int
-    token: int = -1  # of a lock or a transfer: which one
+    token: int = -1  # of a lock or a transfer: which one; of a read: where in the table
 
 
 def with_arrays(event: Event) -> Event:

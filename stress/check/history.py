@@ -35,10 +35,21 @@ class History:
     def __init__(self, shadow: Shadow, events: int = JOURNAL_EVENTS):
         self._shadow = shadow
         self._journal: deque[Event] = deque(maxlen=events)
+        shadow.last_unmap = self.last_unmap
 
     def record(self, event: Event) -> None:
         """Keeps an event of a kind in JOURNALLED."""
         self._journal.append(event)
+
+    def last_unmap(self, pool: str, page: int) -> Event | None:
+        """The last event that took the peer in `pool` from a source page, as far as the journal goes."""
+        no_peer = self._shadow.edge_into[pool].no_peer
+        for event in map(with_arrays, reversed(self._journal)):
+            if event.pool != pool or event.peers is None or not (event.pages == page).any():
+                continue
+            if event.kind is EventKind.INTENT or event.peers[event.pages == page][0] == no_peer:
+                return event
+        return None
 
     def reader_of(self, pool: str, page: int) -> tuple[str, int] | None:
         """For padding: the first source page (pool, page) whose entry was read as it; None: not padding, or none."""

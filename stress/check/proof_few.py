@@ -51,6 +51,10 @@ class Few:
             return False
         if named and not self._may_give_up(cells, event):
             return False
+        if self._shadow.locks and cells.inward is None:
+            locks = self._shadow.lock_cells(event.pool)
+            if any(locks[page] for page in pages):
+                return False
         if others:
             self._consult(event, others)
         for page in pages:
@@ -72,12 +76,12 @@ class Few:
         edge = target.inward
         source, peer, holder, no_peer = edge.source, edge.peer, edge.holder, edge.no_peer
         first, end, on_loan, asked = source.first, source.end, target.on_loan, target.asked
-        mapped = 0
+        locks, mapped = self._shadow.lock_cells(event.pool), 0
         for page, entry in zip(event.pages, event.peers, strict=True):
             if not first <= page < end or peer[page] != entry:
                 return False
             if entry != no_peer:
-                if holder[entry] != page or asked[entry] or not on_loan[entry]:
+                if holder[entry] != page or asked[entry] or not on_loan[entry] or locks[page]:
                     return False
                 mapped += 1
         if len(event.pages) > 1 and len(set(event.pages)) < len(event.pages):

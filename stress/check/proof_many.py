@@ -35,6 +35,9 @@ class Many:
         pool.look(pages)
         if pool.loans < len(pages) or pool.repeated is not None or np.count_nonzero(pool.asked[pages]):
             return False
+        may_be_locked = self._shadow.locks and self._cells[event.pool].inward is None
+        if may_be_locked and np.count_nonzero(self._shadow.holders_in(event.pool)[pages]):
+            return False
         tables = pool.tables[pages]
         if np.count_nonzero(tables):
             own = self._shadow.may_give_up(pool, event.cause)[pages] == event.cause.operation
@@ -57,6 +60,8 @@ class Many:
         if np.count_nonzero(named) < len(named):
             sources, peers = pages[named], entries[named]
         if np.count_nonzero(edge.holder[peers] != sources):
+            return False
+        if self._shadow.locks and np.count_nonzero(self._shadow.holders_in(event.pool)[sources]):
             return False
         if np.count_nonzero(pool.on_loan[peers] & ~pool.asked[peers]) < len(peers):
             return False
@@ -155,7 +160,7 @@ class Many:
             np.add.at(pool.tables, gained, ONCE)
             unknown = gained[pool.owner[gained] < 0]
             pool.owner[unknown] = rid
-        shadow.set_table(pool, rid, new)
+        shadow.set_table(pool, event.cause, new, same)
         return True
 
     def _may_be_held(self, cells: PoolCells, gained: list[int]) -> bool:

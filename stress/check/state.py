@@ -35,7 +35,15 @@ class Shadow:
             self.edges_from[edge.shape.source].append(edge)
         self.tables: dict[int, np.ndarray] = {}
         self.transfers = TransferShadow(self.pools)
+        # By request: index of the cause with which it got each page of its table.
+        self.rows_gained: dict[int, np.ndarray] = {}
+        # Locks that are held, by (pool, token), in source pages, and how many hold each source page, by pool
+        self.locks: dict[tuple[str, int], np.ndarray] = {}
+        self.holders: dict[str, np.ndarray] = {}
+        self._lock_cells: dict[str, memoryview] = {}
         self.causes: list[Cause] = [_NOBODY]
+        # Which event last took its peer from a source page, by (edge's target pool, page), as far as it is remembered.
+        self.last_unmap: Callable[[str, int], Event | None] = lambda _pool, _page: None
         self.cached: np.ndarray | None = None  # as of the sweep at hand
         self.last_map: Event | None = None  # whose pages a SLOTS event samples
         # Of the operation at hand: whether the rules had to judge an event of it that moves pages, what came back,
@@ -61,6 +69,8 @@ class Shadow:
             EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
             EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
             EventKind.FREE_LIST: self._free_list,
+            EventKind.LOCK: self._lock,
+            EventKind.UNLOCK: self._unlock,
         }
 
     def apply_of(self, kind: EventKind) -> Callable[[Event], None] | None:
@@ -150,15 +160,20 @@ class Shadow:
         np.add.at(pool.tables, gained, ONCE)
         unknown = gained[pool.owner[gained] < 0]
         pool.owner[unknown] = rid
-        self.set_table(pool, rid, new)
+        self.set_table(pool, event.cause, new, same)
 
-    def set_table(self, pool: PoolShadow, rid: int, pages: np.ndarray) -> None:
-        """The request's table names these pages of the pool now; none: it has gone."""
+    def set_table(self, pool: PoolShadow, cause: Cause, pages: np.ndarray, same: int) -> None:
+        """The table of the cause's request names these pages of the pool now, the first `same` as before; none: it has
+        gone."""
+        rid = cause.rid
         if len(pages):
-            self.tables[rid] = pages
+            since = np.full(len(pages), self.cause_index(cause), dtype=np.int32)
+            since[:same] = self.rows_gained.get(rid, since)[:same]
+            self.tables[rid], self.rows_gained[rid] = pages, since
             pool.tables_named = True
         else:
             self.tables.pop(rid, None)
+            self.rows_gained.pop(rid, None)
 
     def _group_begin(self, event: Event) -> None:
         pool = self.pools[event.pool]
@@ -173,6 +188,31 @@ class Shadow:
         if event.method == "raised":
             # The operation stopped half-way: its request's row still names what it gave back.
             self.named_returns.clear()
+
+    def holders_in(self, pool: str) -> np.ndarray:
+        """How many locks hold each source page, int32[] by page id; a component's stand under its own pool's name."""
+        holders = self.holders.get(pool)
+        if holders is None:
+            edge = self.edge_into.get(pool)
+            source = self.pools[pool] if edge is None else edge.source
+            holders = self.holders[pool] = np.zeros(len(source.on_loan), dtype=np.int32)
+        return holders
+
+    def lock_cells(self, pool: str) -> memoryview:
+        """`holders_in`, page by page."""
+        cells = self._lock_cells.get(pool)
+        if cells is None:
+            cells = self._lock_cells[pool] = memoryview(self.holders_in(pool))
+        return cells
+
+    def _lock(self, event: Event) -> None:
+        self.locks[event.pool, event.token] = event.pages
+        self.holders_in(event.pool)[event.pages] += 1
+
+    def _unlock(self, event: Event) -> None:
+        # What the lock took, whatever it gave up: that is between the holder and the rule.
+        held = self.locks.pop((event.pool, event.token), _NOTHING)
+        self.holders_in(event.pool)[held] -= 1
 
     def _free_list(self, event: Event) -> None:
         self.pools[event.pool].trust_free_list()

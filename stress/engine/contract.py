@@ -73,6 +73,16 @@ class RowPass(NamedTuple):
     read_as: list[int]
 
 
+class WindowRead(NamedTuple):
+    """What a forward pass reads of a request's window. `pool`: whose memory; another than pools[0] means that each of
+    the pages must have a peer there. `first`: place of the first page in the request's row. `pages`: ids of pools[0].
+    """
+
+    pool: str
+    first: int
+    pages: np.ndarray
+
+
 class Engine(Protocol):
     """One rank's KV memory. `pools[0]` holds every position; edges lead from it to the others."""
 
@@ -156,6 +166,24 @@ class Engine(Protocol):
     def row_keeper(self) -> object:
         """What lends rows of that memory: `acquire(...) -> lent` and `release(lent)` with `lent.row`, `pages_of(row)`,
         and a pool's `available_size()` and `get_all_free_pages()`. Only where `row_memory` is observed."""
+
+    def window_read(self, rid: int) -> WindowRead:
+        """Pages of positions [max(committed - window, swa_from), committed): what the next forward pass reads of them.
+
+        Only where `reads` is observed. `swa_from` is the first position that must have a place in the window's pool.
+        """
+
+    def published_live(self) -> np.ndarray:
+        """Pages of pools[0] on the path that was published last which the cache says have a peer: int64[].
+
+        Only where `live` is observed, and right after a checkpoint or a finish.
+        """
+
+    def cached_live(self) -> np.ndarray:
+        """The same of the whole cache: int64[]. O(cache)."""
+
+    def lock_keeper(self) -> object:
+        """The object whose locks and unlocks the probe wraps. Only where `locks` is observed."""
 
     def running(self) -> list[int]:
         """Requests that hold a row, in order of admission."""

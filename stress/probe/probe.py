@@ -15,8 +15,9 @@ import numpy as np
 from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.engine.contract import Engine
-from stress.operation import Kind, Operation
+from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
+from stress.probe.cache_watch import CacheWatch
 from stress.probe.linker_watch import LinkerWatch
 from stress.probe.row_watch import RowWatch
 
@@ -25,6 +26,7 @@ _ROW_KINDS = frozenset(
     {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
 )
 _ENDING_KINDS = frozenset({Kind.FINISH, Kind.ABORT, Kind.RETRACT})
+_PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
 _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 
 
@@ -45,6 +47,9 @@ class Probe:
         self._reads_counts = "counts" in engine.observes
         self._asks_owners = "owners" in engine.observes
         self.rows = self._watch_rows() if "row_memory" in engine.observes else None
+        self._tells_reads = "reads" in engine.observes
+        self._tells_live = "live" in engine.observes and self.watch.edge is not None
+        self.locks = CacheWatch(engine.lock_keeper(), self.watch) if "locks" in engine.observes else None
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
         self._tables: dict[int, bytes] = {}
@@ -58,10 +63,12 @@ class Probe:
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
         self._operation = operation
-        self._events_before = self.watch.events
         rows, kind = operation.rows, operation.kind
         rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
         self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
+        if kind is Kind.COMMIT and self._tells_reads:
+            self._tell_reads(rows)
+        self._events_before = self.watch.events
 
     def end(self, answer: tuple[int, ...] | None = None) -> None:
         """The engine has answered (see Operation; None: nothing), or raised."""
@@ -77,6 +84,8 @@ class Probe:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if self._tells_writes:
             self._tell_writes(operation)
+        if self._tells_live and operation.kind in _PUBLISHING_KINDS and sys.exc_info()[0] is None:
+            watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
         if operation.kind is Kind.EXTEND and answer == REFUSED and self._reads_counts:
@@ -110,6 +119,8 @@ class Probe:
         if "cache" in engine.observes:
             cached = np.array(engine.cached_pages(), dtype=np.int64)
             watch.tell(EventKind.CACHED, source, cached, None, "sweep")
+        if self._tells_live:
+            watch.tell(EventKind.LIVE, watch.edge.target, engine.cached_live(), None, "sweep")
         for pool in watch.pools:
             free = watch.reader.slots(pool.target.get_all_free_pages())
             watch.tell(EventKind.FREE_LIST, pool.name, free, None, "sweep")
@@ -143,6 +154,17 @@ class Probe:
         rooms = [part for counts in engine.counts().values() for part in counts[1:3]]
         told = np.array((needed, *rooms), dtype=np.int64)
         self.watch.tell(EventKind.REFUSED, self.watch.source.name, told, None, "extend")
+
+    def _tell_reads(self, rows: Rows) -> None:
+        """A commit stands for the forward pass that wrote what it commits: what that pass read of each window."""
+        watch, engine = self.watch, self._engine
+        cause = watch.cause
+        for rid, _ in rows:
+            read = engine.window_read(rid)
+            if len(read.pages):
+                watch.cause = cause._replace(rid=rid)
+                watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
+        watch.cause = cause
 
     def _tell_table(self, rid: int) -> None:
         # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.

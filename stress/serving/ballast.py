@@ -59,7 +59,7 @@ class Ballast:
         self._held = []
 
     def _hold(self, pages: int) -> None:
-        """One request of `pages` pages, in chunks that fit: each slides out of the window before the next."""
+        """One request of `pages` pages, in chunks that fit: each of several slides out of the window, the last too."""
         engine, page_size = self._engine, self._engine.page_size
         rid = self._first_rid + len(self._held)
         keys = ((words(_KEYS, rid, np.arange(pages + 1)) >> _ONE) | _ONE).astype(np.int64)
@@ -82,6 +82,6 @@ class Ballast:
             if not engine.extend([(rid, end * page_size)]):
                 raise ValueError(f"ballast: no room for page {end} of {pages}; lower workload.ballast")
             engine.commit([(rid, (end - start) * page_size)])
-            if end < pages:
+            if end - start < pages:
                 engine.evict_windows([rid])
             start = end

@@ -42,12 +42,12 @@ class Bench:
     def free(self, rid, slots):
         return self.do("finish", rid, lambda: self.allocator.free_segment(slots, start_pos=0), "release")
 
-    def tell(self, kind, pool, pages, peers=None, rid=-1, method="told", operation_kind="extend"):
+    def tell(self, kind, pool, pages, peers=None, rid=-1, method="told", operation_kind="extend", token=-1):
         """An event that the allocator alone does not make."""
         ids = np.array(pages, dtype=np.int64)
         peers = None if peers is None else np.array(peers, dtype=np.int64)
         cause = Cause(self.number, operation_kind, rid, "")
-        self.ledger.observe(Event(kind, pool, ids, peers, cause, 99, method, self.number * 1000))
+        self.ledger.observe(Event(kind, pool, ids, peers, cause, 99, method, self.number * 1000, token))
 
     def settle(self):
         self.ledger.settle(self.number, self.number * 1000)

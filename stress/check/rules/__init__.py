@@ -12,6 +12,9 @@ from stress.check.rules.i06_private_pages import PrivatePages
 from stress.check.rules.i07_flush import Flush
 from stress.check.rules.i08_offsets import Offsets
 from stress.check.rules.i09_row_memory import RowMemory
+from stress.check.rules.i09_window import Window
+from stress.check.rules.i10_live import Live
+from stress.check.rules.i11_locks import Locks
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i14_promise import Promise
@@ -33,6 +36,9 @@ RULES: tuple[type[Rule], ...] = (
     Flush,
     Offsets,
     RowMemory,
+    Window,
+    Live,
+    Locks,
     Held,
     Conservation,
     Promise,

@@ -1,7 +1,8 @@
-"""I12: a page that a request's table names is on loan, and is neither returned nor rebound under that request.
+"""I12: a page that a request's table names, or a lock holds, is on loan and is neither returned nor rebound under it.
 
 A request that ends, or whose checkpoint repoints its row to the cache's copy, may give up what its own table names;
 nobody may give up what another's does (sglang#29352: a tombstone's recovery replaced a page that others had locked).
+What is locked may nobody give up, no component of it either, where locks are observed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class Held(Rule):
             self._check_table(event, shadow, report)
         elif event.kind is EventKind.BIND:
             self._check_rebound(event, shadow, report)
-        elif event.peers is None:
-            self._check_asked_back(event, shadow.pools[event.pool], shadow, report)
+        else:
+            if event.peers is None:
+                self._check_asked_back(event, shadow.pools[event.pool], shadow, report)
+            if shadow.locks:
+                self._check_locked(event, shadow, report)
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         for event in map(with_arrays, shadow.named_returns):
@@ -52,6 +56,22 @@ class Held(Rule):
         if held:
             self._reported.update((event.pool, page) for page in held)
             report(_violation(event, held, "asked back", shadow))
+
+    def _check_locked(self, event: Event, shadow: Shadow, report: Report) -> None:
+        edge = shadow.edge_into.get(event.pool)
+        if event.peers is None:
+            if edge is not None:
+                return  # which source page they belong to is not said
+            pages = shadow.pools[event.pool].valid
+        else:
+            pages = event.pages[edge.is_page(event.peers)]
+        locked = shadow.holders_in(event.pool)[pages] > 0
+        if np.count_nonzero(locked):
+            source = event if edge is None else event._replace(pool=edge.shape.source)
+            new = [p for p in pages[locked].tolist() if (source.pool, p) not in self._reported]
+            if new:
+                self._reported.update((source.pool, page) for page in new)
+                report(_locked(source, event.pool, new))
 
     def _check_rebound(self, event: Event, shadow: Shadow, report: Report) -> None:
         edge = shadow.edge_into[event.pool]
@@ -86,6 +106,16 @@ class Held(Rule):
             return f"the table of request {event.cause.rid} names page {page}, which {what}{such_pages(len(gone))}"
 
         report(Violation("I12", event.pool, page, len(gone), message))
+
+
+def _locked(event: Event, component: str, pages: list[int]) -> Violation:
+    def message() -> str:
+        return (
+            f"{component} of page {pages[0]} asked back by {event.method} ({blame(event.cause)}) while it is locked"
+            f"{such_pages(len(pages))}"
+        )
+
+    return Violation("I12", event.pool, pages[0], len(pages), message, event.cause, event.at_us)
 
 
 def _violation(event: Event, pages: list[int], how: str, shadow: Shadow) -> Violation:

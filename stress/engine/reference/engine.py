@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from allocator.prefix_node import PrefixNode
 from allocator.swa_ring import SWARing
 from linker.direct import DirectLinker
 from stress.check.event import EdgeShape, PoolShape
-from stress.engine.contract import Admission, RequestSpec, Room, RowPass
+from stress.engine.contract import Admission, RequestSpec, Room, RowPass, WindowRead
 from stress.engine.reference.external import External
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import (
     EVICTION_INTERVAL_TOKENS,
+    live_to_root,
     next_window_release,
     publish,
     release_private,
@@ -38,9 +40,9 @@ class ReferenceEngine:
         {
             *("lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"),
             *("owners", "writes", "transfers"),
+            *("reads", "live", "locks"),
         }
     )
-
     marks_exempt: frozenset[str] = frozenset()
 
     def __init__(
@@ -78,6 +80,7 @@ class ReferenceEngine:
         self._specs: dict[int, RequestSpec] = {}
         self._rows: dict[int, Row] = {}
         self._spec_tails = 0
+        self._published: PrefixNode | None = None
 
     @property
     def step(self) -> str:
@@ -179,7 +182,7 @@ class ReferenceEngine:
 
     def _publish(self, rid: int, *, finished: bool) -> None:
         row, external = self._rows[rid], self.external
-        end = publish(self.memory, row, finished=finished)
+        end = self._published = publish(self.memory, row, finished=finished)
         if finished or self.habits.checkpoint_stores:
             external.offload(rid, end, self.now_us)
         if not finished and self.habits.matches_after_insert:
@@ -260,6 +263,18 @@ class ReferenceEngine:
 
     def row_keeper(self) -> SWARing:
         return self.ring.ring
+
+    def window_read(self, rid: int) -> WindowRead:
+        return WindowRead(self.pools[self.memory.paged_swa].name, *self.memory.window_of(self._rows[rid]))
+
+    def published_live(self) -> np.ndarray:
+        return live_to_root(self._published)
+
+    def cached_live(self) -> np.ndarray:
+        return self.memory.cache.swa_live_pages()
+
+    def lock_keeper(self) -> object:
+        return self.memory.cache
 
     def running(self) -> list[int]:
         return list(self._rows)

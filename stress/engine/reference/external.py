@@ -125,7 +125,7 @@ class External:
         return slots
 
     def _insert_load(self, row: Row, start: int) -> None:
-        node = insert(self.memory, row, row.held)
+        node = insert(self.memory, row, row.held, finished=False)
         self._load_pins[row.load_ticket] = self.memory.cache.lock(node, ("load", row.load_ticket))
         while node.start >= start and node.parent is not None:
             node.backed_up = True

@@ -15,7 +15,7 @@ import torch
 
 from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.prefix_cache import PrefixCache
-from allocator.prefix_node import Evicted
+from allocator.prefix_node import Evicted, Inserted
 from stress.engine.reference.row import Row
 
 
@@ -106,6 +106,43 @@ class Memory:
             for row, _ in targets
         ]
         return torch.tensor(last, dtype=torch.int64).to(self.allocator.device, non_blocking=True)
+
+    # The window
+
+    def kept_tokens(self) -> int:
+        """What stays behind the end: the window, at least a page, in whole pages, so that a key that ends at the last
+        page edge still has a full window of live SWA (sglang `free_swa_out_of_window_slots`)."""
+        return self.pages_for(max(self.window_tokens, self.page_size)) * self.page_size
+
+    def window_frontier(self, row: Row, end: int) -> int:
+        """Where the positions of a row that ends at `end` begin that keep their SWA part; in whole pages."""
+        return max(0, end - self.kept_tokens()) // self.page_size * self.page_size
+
+    def window_of(self, row: Row) -> tuple[int, np.ndarray]:
+        """Pages that the row's next forward pass reads in its window: the first one's place in it, and their ids."""
+        start = max(row.committed - self.window_tokens, row.swa_from)
+        first = start // self.page_size
+        return first, row.pages[first : self.pages_for(row.committed)]
+
+    def pages_with_peer(self, row: Row, whole: int, *, finished: bool) -> np.ndarray:
+        """Which of the row's first `whole` pages have SWA slots of the row's own: bool[whole].
+
+        `finished`: the row ends with this insert; that changes nothing here.
+        """
+        has_peer = np.zeros(whole, dtype=bool)
+        if self.paged_swa:
+            has_peer[max(row.cursor, row.swa_from, row.protected) // self.page_size :] = True
+        return has_peer
+
+    def recover(self, inserted: Inserted, own: np.ndarray, lo: int, hi: int) -> None:
+        """A tombstone, pages [lo, hi), lives again: the SWA peers of the row's copy become those of the tree's pages,
+        which the row names from now on; the copy's FULL part goes back."""
+        allocator = self.allocator
+        own_slots, cached_slots = self.whole_slots(own[lo:hi]), self.whole_slots(inserted.pages[lo:hi])
+        peers = allocator.translate_loc_from_full_to_swa(own_slots)
+        allocator.clear_full_to_swa_mapping(own_slots)
+        allocator.set_full_to_swa_mapping(cached_slots, peers)
+        allocator.free_full_segment(own_slots, start_pos=0)
 
     # Room
 

@@ -13,22 +13,16 @@ import numpy as np
 
 from allocator.prefix_node import PrefixNode
 from stress.engine.reference.memory import Memory
-from stress.engine.reference.row import Row
+from stress.engine.reference.row import NO_PAGES, Row
 
 # Decoding gives pages back when so many tokens have slid out of the window (SGLANG_SWA_EVICTION_INTERVAL).
 EVICTION_INTERVAL_TOKENS = 128
 
 
-def kept_tokens(memory: Memory) -> int:
-    """What stays behind the end: the window, at least a page, in whole pages, so that a key that ends at the last
-    page edge still has a full window of live SWA (sglang `free_swa_out_of_window_slots`)."""
-    return memory.pages_for(max(memory.window_tokens, memory.page_size)) * memory.page_size
-
-
 def next_window_release(memory: Memory, row: Row) -> int:
     """Committed tokens at which decoding would next give a page of the row back."""
     slid = row.cursor + EVICTION_INTERVAL_TOKENS + memory.window_tokens
-    page = max(row.cursor, row.protected) + memory.page_size + kept_tokens(memory)
+    page = max(row.cursor, row.protected) + memory.page_size + memory.kept_tokens()
     return max(slid, page)
 
 
@@ -36,9 +30,8 @@ def release_window(memory: Memory, row: Row, end: int, interval_tokens: int = 1)
     """Gives back the SWA side of private pages that left the window of a row that ends at `end`; moves the cursor."""
     if not memory.paged_swa or end - memory.window_tokens < row.cursor + interval_tokens:
         return
-    page_size = memory.page_size
     lo = max(row.cursor, row.protected)
-    hi = max(0, end - kept_tokens(memory)) // page_size * page_size
+    hi = memory.window_frontier(row, end)
     row.cursor = max(lo, hi)
     if hi > lo:
         memory.step = "window"
@@ -58,25 +51,24 @@ def publish(memory: Memory, row: Row, *, finished: bool) -> PrefixNode:
         end, row.branch = row.branch, None
     if not finished:
         release_window(memory, row, end - 1)
-    node = insert(memory, row, end // memory.page_size)
+    node = insert(memory, row, end // memory.page_size, finished=finished)
     if not finished and end < row.committed:
         release_window(memory, row, row.committed - 1)
     return node
 
 
-def insert(memory: Memory, row: Row, whole: int) -> PrefixNode:
+def insert(memory: Memory, row: Row, whole: int, *, finished: bool) -> PrefixNode:
     """The row's first `whole` pages into the tree, its lock on their end; copies the tree has already are freed."""
     page_size = memory.page_size
-    has_peer = np.zeros(whole, dtype=bool)
-    if memory.paged_swa:
-        has_peer[max(row.cursor, row.swa_from, row.protected) // page_size :] = True
+    has_peer = memory.pages_with_peer(row, whole, finished=finished)
     own = row.pages[:whole].copy()
     memory.step = "insert"
     inserted = memory.cache.insert(row.spec.keys[:whole], own, has_peer, row.protected // page_size)
     for lo, hi in inserted.duplicates:
         _free_own_copy(memory, row, lo * page_size, hi * page_size)
     for lo, hi in inserted.recovered:
-        _move_peers(memory, own[lo:hi], inserted.pages[lo:hi])
+        memory.step = "recover"
+        memory.recover(inserted, own, lo, hi)
     row.pages[:whole] = inserted.pages
     receipt = memory.cache.lock(inserted.node, row.spec.rid)
     memory.cache.unlock(row.receipt)
@@ -84,6 +76,16 @@ def insert(memory: Memory, row: Row, whole: int) -> PrefixNode:
     row.protected = whole * page_size
     memory.step = ""
     return inserted.node
+
+
+def live_to_root(node: PrefixNode) -> np.ndarray:
+    """FULL pages of the path to `node` that the tree says have SWA slots: int64[], deep end first. O(depth)."""
+    runs = []
+    while node.parent is not None:
+        if node.swa_live:
+            runs.append(node.pages)
+        node = node.parent
+    return np.concatenate(runs) if runs else NO_PAGES
 
 
 def _free_own_copy(memory: Memory, row: Row, lo: int, hi: int) -> None:
@@ -98,17 +100,6 @@ def _free_span(memory: Memory, row: Row, lo: int, hi: int) -> None:
         memory.allocator.free_full_segment(memory.slots(row.pages, lo, split), start_pos=lo)
     if hi > split:
         memory.allocator.free_segment(memory.slots(row.pages, split, hi), start_pos=split)
-
-
-def _move_peers(memory: Memory, own: np.ndarray, cached: np.ndarray) -> None:
-    """The SWA peers of the row's copy become those of the tree's pages; the copy's FULL part goes back."""
-    memory.step = "recover"
-    allocator = memory.allocator
-    own_slots, cached_slots = memory.whole_slots(own), memory.whole_slots(cached)
-    peers = allocator.translate_loc_from_full_to_swa(own_slots)
-    allocator.clear_full_to_swa_mapping(own_slots)
-    allocator.set_full_to_swa_mapping(cached_slots, peers)
-    allocator.free_full_segment(own_slots, start_pos=0)
 
 
 def release_private(memory: Memory, row: Row) -> bool:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from stress.engine.reference.faults.f07_group_in_group import GroupInGroup
 from stress.engine.reference.faults.f08_full_side_alone import FullSideAlone
+from stress.engine.reference.faults.f09_locked_value_replaced import LockedValueReplaced
+from stress.engine.reference.faults.f11_frontier_too_far import FrontierTooFar
+from stress.engine.reference.faults.f12_boundary_forgotten import BoundaryForgotten
 from stress.engine.reference.faults.f13_recorded_unaligned import RecordedUnaligned
 from stress.engine.reference.faults.f14_abort_before_batch import AbortBeforeBatch
 from stress.engine.reference.faults.f24_ring_row_as_it_is import RingRowAsItIs
@@ -20,5 +23,8 @@ ENGINE_FAULTS: dict[str, type] = {
 }
 MEMORY_FAULTS: dict[str, type] = {
     "F08": FullSideAlone,
+    "F09": LockedValueReplaced,
+    "F11": FrontierTooFar,
+    "F12": BoundaryForgotten,
 }
 EXTERNAL_FAULTS: dict[str, type] = {}
