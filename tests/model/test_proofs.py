@@ -26,7 +26,7 @@ RUNS = {
 
 
 class Counted(Ledger):
-    """A ledger that counts the events that were judged by the rules, and of them those that a proof might have taken."""
+    """A ledger that counts the events that rules judged, and of them those that a proof might have taken."""
 
     judged = doubted = 0
 
