@@ -189,7 +189,8 @@ class Ledger:
         """The shadow itself has failed. Without its state no rule can judge what follows: all stop."""
         self._lost = True
         self._crash(f"shadow, {event.kind.value} event")
-        self.limit_to(())
+        self._rules = []
+        self._index()
 
     def settle(self, noticed_operation: int, at_us: int) -> None:
         """The operation is over: what must hold between operations is checked now."""
