@@ -130,12 +130,14 @@ def test_a_sweep_is_silent_about_what_was_reported():
 
 def test_rules_that_cannot_be_watched_are_not_listed():
     ledger = Ledger(POOLS, EDGES, 2, observes={"lends", "returns"})
-    assert ledger.rules_watched == ["I1", "I2", "I3"]
-    assert Ledger(POOLS, EDGES, 0).rules_watched == ["I13", "I20"]
+    assert ledger.rules_watched == ["I1", "I2", "I3", "I22"]
+    assert Ledger(POOLS, EDGES, 0).rules_watched == ["I13", "I20", "I22"]
     every = list(dict.fromkeys(rule.id for rule in RULES))
     assert Ledger(POOLS, EDGES, 2).rules_watched == every
     alone = Ledger(POOLS[:1], (), 2).rules_watched
-    assert alone == ["I1", "I2", "I3", "I6", "I7", "I9", "I11", "I12", "I13", "I15", "I17", "I20"]
+    assert alone == [
+        *("I1", "I2", "I3", "I6", "I7", "I9", "I11", "I12", "I13", "I14", "I15", "I17", "I20", "I22")
+    ]
     with pytest.raises(ValueError, match="no rule I99; choose among I1"):
         Ledger(POOLS, EDGES, 2, ["I99"])
 
