@@ -60,6 +60,11 @@ class PrefixCache(PrefixLocks):
             swa_from = node.start
         return Match(np.concatenate([node.pages for node in path]), path[-1], swa_from, known)
 
+    def usable(self, keys: np.ndarray) -> int:
+        """Pages of `keys` (int64[n]) that `match` would hit now; changes nothing."""
+        path, known = self._walk(_as_int64("usable", "keys", keys))
+        return min(known, self._cut_to_usable(path, known)[1])
+
     def _cut_to_usable(self, path: list[PrefixNode], end: int) -> tuple[list[PrefixNode], int]:
         """Drops nodes from the deep end until a hit may end there.
 

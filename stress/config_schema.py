@@ -107,7 +107,17 @@ class Check(_Table):
     level: int = 2  # 0 counters, 1 each operation, 2 and sweeps, 3 sweeps after each step
     on_assert: Literal["stop", "count"] = "stop"
     on_finding: Literal["stop", "count"] = "count"
+    # auto: sample at level 2, full at level 3; sample: two slots a page of what is read, full: every slot
+    content: Literal["auto", "off", "sample", "full"] = "auto"
+    bytes_per_token: int = 0  # that a slot's content takes on its device, with full; 0: a stamp's 8
     require: list[str] = []  # marks that a run must have reached to mean anything
+
+    @property
+    def content_checked(self) -> Literal["off", "sample", "full"]:
+        """`content` with auto resolved."""
+        if self.content != "auto":
+            return self.content
+        return {2: "sample", 3: "full"}.get(self.level, "off")
 
 
 class Record(_Table):

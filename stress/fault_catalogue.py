@@ -14,7 +14,8 @@ class FaultFacts(NamedTuple):
     """`rules`: one of them must fire. `late`: those of them that see it at their next check only.
 
     `config`: the base configuration whose workload reaches it by itself. `loaded`: whether it has a form on a
-    loaded pool. `one_rank`: whether a rank alone can have it.
+    loaded pool. `one_rank`: whether a rank alone can have it. `needs`: what of the base it needs otherwise, as --set
+    takes it; its twin gets the same.
     """
 
     title: str
@@ -24,6 +25,7 @@ class FaultFacts(NamedTuple):
     late: tuple[str, ...] = ()
     loaded: bool = True
     one_rank: bool = True
+    needs: tuple[str, ...] = ()
 
 
 FAULTS: dict[str, FaultFacts] = {
@@ -95,6 +97,13 @@ FAULTS: dict[str, FaultFacts] = {
         ("sglang#10637",),
         "paged",
         ("I13",),
+    ),
+    "F22": FaultFacts(
+        "the key of a page does not name its namespace",
+        ("sglang#24638", "vllm#44701", "LMCache#4783"),
+        "paged",
+        ("I16", "I21"),
+        needs=("workload.namespaces=2",),
     ),
     "F23": FaultFacts(
         "an allocation that fails in the second pool keeps what it took from the first",

@@ -61,7 +61,6 @@ class Operator:
         self.asserts = 0
         self.first_assert: Assertion | None = None
         self.page_size = engine.page_size
-        self.close = engine.close
         self.room = engine.room
         self.next_window_eviction = engine.next_window_eviction
         self.pending_us = engine.pending_us
@@ -78,6 +77,13 @@ class Operator:
 
     def open(self, spec: RequestSpec) -> None:
         self._engine.open(spec)
+        if self._probe is not None:
+            self._probe.open(spec)
+
+    def close(self, rid: int) -> None:
+        self._engine.close(rid)
+        if self._probe is not None:
+            self._probe.close(rid)
 
     def _issue(self, kind: Kind, rows: Rows, verb: Callable, *arguments):
         self._before()

@@ -87,7 +87,10 @@ class Rank:
         self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
         self.ledger.listen(self.coverage.observe, Coverage.kinds)
-        self.probe = Probe(engine, self.ledger) if config.check.level else None
+        check = config.check
+        self.probe = (
+            Probe(engine, self.ledger, check.content_checked, check.bytes_per_token) if check.level else None
+        )
         self.operator = Operator(
             engine,
             self.probe,
@@ -234,15 +237,16 @@ class Rank:
         )
 
     def _request_spec(self, rid: int, prompt_tokens: int, output_tokens: int) -> RequestSpec:
-        plan = self.plan
+        plan, namespace = self.plan, int(self.plan.namespace[rid])
         return RequestSpec(
             rid=rid,
-            namespace=int(plan.namespace[rid]),
+            namespace=namespace,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             keys=plan.keys(rid),
             tokens=lambda lo, hi: plan.tokens(rid, lo, hi),
             session=int(plan.session[rid]),
+            texts=plan.texts(rid) if namespace else None,
         )
 
     def _result(self) -> RankResult:

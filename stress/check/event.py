@@ -61,9 +61,11 @@ class EventKind(str, Enum):
     TRANSFER_BEGIN = "transfer_begin"
     # pool, rid, pages = those that are valid, method = "done", "failed" or "cancelled", token = ticket
     TRANSFER_END = "transfer_end"
-    # pool, rid, pages = keys by which the target finds pages, peers = what the pages really hold (identities)
+    # pool, rid, pages = keys by which the target finds pages, peers = the identities of what is in them: namespace and
+    # whole prefix; method says where they are found
     KEYS = "keys"
-    # pool, rid, pages, peers = stamps found there: what a read, a load or a store saw (method says which)
+    # pool, rid, pages = [pages that do not hold what is read there, the first such slot], peers = [label found there,
+    # label expected (slot_label.py), stamp found - stamp expected]; method: forward, hit, publish, load, store or sweep
     CONTENT = "content"
 
     __hash__ = str.__hash__  # an enum's own is a Python call, and a kind is looked up several times an event

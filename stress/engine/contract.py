@@ -34,6 +34,7 @@ class RequestSpec(NamedTuple):
     tokens: Callable[[int, int], np.ndarray]
     session: int = -1
     restorable: int | None = None
+    texts: np.ndarray | None = None  # as keys, of the text alone: two namespaces share them. None: as keys
 
 
 class Warm(NamedTuple):
@@ -167,6 +168,12 @@ class Engine(Protocol):
         """What lends rows of that memory: `acquire(...) -> lent` and `release(lent)` with `lent.row`, `pages_of(row)`,
         and a pool's `available_size()` and `get_all_free_pages()`. Only where `row_memory` is observed."""
 
+    def committed(self, rid: int) -> int:
+        """Positions of the request that hold a token, or will once its load has landed; 0 when it holds no row.
+
+        Only where `content` is observed.
+        """
+
     def window_read(self, rid: int) -> WindowRead:
         """Pages of positions [max(committed - window, swa_from), committed): what the next forward pass reads of them.
 
@@ -184,6 +191,13 @@ class Engine(Protocol):
 
     def lock_keeper(self) -> object:
         """The object whose locks and unlocks the probe wraps. Only where `locks` is observed."""
+
+    def published_keys(self, first: int) -> np.ndarray:
+        """Keys by which the path that was published last is found, from page `first` on: int64[].
+
+        Only where `keys` is observed, and right after a checkpoint or a finish. `keys` also means that these are the
+        plan's page keys as long as nothing is wrong, in the cache and in the linker's store.
+        """
 
     def running(self) -> list[int]:
         """Requests that hold a row, in order of admission."""

@@ -18,9 +18,9 @@ BALLAST = 0.9
 TIMES = 10
 
 
-def base_config(name: str, pool_state: str, fault: str | None) -> Config:
-    """The base `name` in a pool state; its one arm has the fault (`dry:F06`: the clean twin)."""
-    config = load_config(name)
+def base_config(name: str, pool_state: str, fault: str | None, needs: tuple[str, ...] = ()) -> Config:
+    """The base `name` in a pool state; its one arm has the fault (`dry:F06`: the clean twin). `needs`: overrides."""
+    config = load_config(name, list(needs))
     replace = msgspec.structs.replace
     if pool_state == "loaded":
         pool = config.pool

@@ -1,7 +1,8 @@
 """Runs the matrix: which cells there are, in which processes they run, and the rows in the catalogue's order.
 
-A twin watches for the triggers of all faults of its base at once, so a base has one twin in each pool state. Cells are
-independent: as many processes as there are cores, each a fresh one of a fork server.
+A twin watches for the triggers of all faults of its base at once, so a base has one twin in each pool state, and one
+more for each set of overrides that a fault needs. Cells are independent: as many processes as there are cores, each a
+fresh one of a fork server.
 """
 
 from __future__ import annotations
@@ -42,18 +43,21 @@ def _run(faults: list[str]) -> Iterator[dict[str, Any]]:
     context.set_forkserver_preload(["stress.matrix.cell", "stress.engine.reference"])
     # Not with max_tasks_per_child: when the first workers are used up, CPython waits for ever (python/cpython#115634).
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        twins: dict[tuple[str, str], Future[Cell]] = {}
+        twins: dict[tuple[str, str, tuple[str, ...]], Future[Cell]] = {}
         cells: dict[tuple[str, str], Future[Cell]] = {}
         for fault, state in rows:
-            base = FAULTS[fault].config
-            if (base, state) not in twins:
-                watched = [other for other in faults if FAULTS[other].config == base]
-                twins[base, state] = pool.submit(_cell, base, state, f"dry:{'+'.join(watched)}")
-            cells[fault, state] = pool.submit(_cell, base, state, fault)
+            base, needs = FAULTS[fault].config, FAULTS[fault].needs
+            if (base, state, needs) not in twins:
+                watched = [
+                    other for other in faults if (FAULTS[other].config, FAULTS[other].needs) == (base, needs)
+                ]
+                dry = f"dry:{'+'.join(watched)}"
+                twins[base, state, needs] = pool.submit(_cell, base, state, dry, needs)
+            cells[fault, state] = pool.submit(_cell, base, state, fault, needs)
         for fault, state in rows:
-            twin = twins[FAULTS[fault].config, state].result()
+            twin = twins[FAULTS[fault].config, state, FAULTS[fault].needs].result()
             yield make_row(fault, state, cells.pop((fault, state)).result(), twin)
 
 
-def _cell(base: str, state: str, fault: str) -> Cell:
-    return run_cell(base_config(base, state, fault), ARM)
+def _cell(base: str, state: str, fault: str, needs: tuple[str, ...]) -> Cell:
+    return run_cell(base_config(base, state, fault, needs), ARM)

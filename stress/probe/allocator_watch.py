@@ -41,6 +41,7 @@ class Watch(Journal):
     ):
         super().__init__(ledger, reader or reader_for(getattr(allocator, "device", "cpu")))
         self.allocator = allocator
+        self.on_lend: Callable[[str, Column], None] | None = None  # is told the pool and its pages
         self.touched: list[Column] = []  # source pages whose entries the call may write
         self.group_touched: list[Column] | None = None  # the same, of the group that is open; None: none is
         self.lent = False  # a pool lent pages in the outermost call at hand
@@ -252,6 +253,8 @@ class Watch(Journal):
             self.lent = True
             self.source_lent |= pool is self.source
             self.tell(EventKind.LEND, pool.name, pages, None, name)
+            if self.on_lend is not None:
+                self.on_lend(pool.name, pages)
 
     def _tell_returned(self, pool: WatchedPool, name: str, growth: int) -> None:
         if growth > 0:

@@ -8,6 +8,9 @@ have a peer. Costs a few numpy operations a transfer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from stress.check.event import EventKind
@@ -16,13 +19,26 @@ from stress.probe.allocator_watch import Watch
 _NONE = np.empty(0, dtype=np.int64)
 
 
+class Moved(NamedTuple):
+    """What a transfer moves, "load" or "offload", for whom: pages of the watch's first pool and their keys, int64[n]."""
+
+    kind: str
+    owner: int
+    keys: np.ndarray
+    pages: np.ndarray
+
+
+_UNKNOWN = Moved("", -1, _NONE, _NONE)
+
+
 class LinkerWatch:
     """Watches `linker` under the operations of `watch`, whose first pool its pages are of."""
 
     def __init__(self, linker, watch: Watch) -> None:
         self._linker = linker
         self._watch = watch
-        self._open: dict[int, tuple[int, np.ndarray]] = {}  # ticket -> owner, pages
+        self._open: dict[int, Moved] = {}  # by ticket
+        self.on_ended: Callable[[Moved], None] | None = None  # is told what a transfer that has ended has moved
         self._inner = {name: getattr(linker, name) for name in ("load", "offload", "cancel", "poll")}
         for name in self._inner:
             setattr(linker, name, getattr(self, f"_{name}"))
@@ -66,7 +82,7 @@ class LinkerWatch:
 
     def _began(self, kind: str, ticket: int, owner: int, keys, pages, with_swa) -> None:
         pages = np.array(pages, dtype=np.int64)
-        self._open[ticket] = owner, pages
+        self._open[ticket] = Moved(kind, owner, np.array(keys), pages)
         self._enter()
         pool, edge = self._watch.source.name, self._watch.edge
         self._tell(EventKind.TRANSFER_BEGIN, owner, pool, pages, np.array(keys), kind, ticket)
@@ -75,9 +91,12 @@ class LinkerWatch:
             self._tell(EventKind.TRANSFER_BEGIN, owner, edge.target, part, None, kind, ticket)
 
     def _ended(self, ticket: int, valid: int, how: str) -> None:
-        owner, pages = self._open.pop(ticket, (-1, _NONE))
+        begun = self._open.pop(ticket, _UNKNOWN)
+        moved = begun._replace(keys=begun.keys[:valid], pages=begun.pages[:valid])
         pool = self._watch.source.name
-        self._tell(EventKind.TRANSFER_END, owner, pool, pages[:valid], None, how, ticket)
+        self._tell(EventKind.TRANSFER_END, moved.owner, pool, moved.pages, None, how, ticket)
+        if self.on_ended is not None and len(moved.pages):
+            self.on_ended(moved)
 
     def _enter(self) -> None:
         self._watch.call += 1

@@ -14,10 +14,12 @@ import numpy as np
 
 from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
-from stress.engine.contract import Engine
+from stress.content import Content
+from stress.engine.contract import Engine, RequestSpec
 from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
 from stress.probe.cache_watch import CacheWatch
+from stress.probe.key_watch import KeyWatch
 from stress.probe.linker_watch import LinkerWatch
 from stress.probe.row_watch import RowWatch
 
@@ -27,14 +29,19 @@ _ROW_KINDS = frozenset(
 )
 _ENDING_KINDS = frozenset({Kind.FINISH, Kind.ABORT, Kind.RETRACT})
 _PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
+_CONTENT_KINDS = frozenset({Kind.ADMIT, Kind.COMMIT, *_PUBLISHING_KINDS})
 _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 
 
 class Probe:
-    """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes."""
+    """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes.
 
-    def __init__(self, engine: Engine, ledger: Ledger):
-        ledger.limit_to(engine.observes | {"offsets"})
+    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full.
+    """
+
+    def __init__(self, engine: Engine, ledger: Ledger, content: str = "off", bytes_per_token: int = 0):
+        unseen = {"content"} if content == "off" else set()
+        ledger.limit_to((engine.observes | {"offsets"}) - unseen)
         self.ledger = ledger
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
         self.watch.step = lambda: engine.step
@@ -50,6 +57,18 @@ class Probe:
         self._tells_reads = "reads" in engine.observes
         self._tells_live = "live" in engine.observes and self.watch.edge is not None
         self.locks = CacheWatch(engine.lock_keeper(), self.watch) if "locks" in engine.observes else None
+        self._keys = (
+            KeyWatch(engine, self.watch, self.watch.source.name) if "keys" in engine.observes else None
+        )
+        self.content = None
+        if content != "off" and "content" in engine.observes:
+            self.content = Content(
+                engine,
+                self.watch,
+                self.linker_watch,
+                every_slot=content == "full",
+                bytes_per_token=bytes_per_token,
+            )
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
         self._tables: dict[int, bytes] = {}
@@ -60,6 +79,18 @@ class Probe:
         shape = next(shape for shape in self._engine.pools if shape.name == named)
         return RowWatch(self._engine.row_keeper(), shape, self.watch)
 
+    def open(self, spec: RequestSpec) -> None:
+        """The engine knows a request from now on."""
+        for told in (self._keys, self.content):
+            if told is not None:
+                told.open(spec)
+
+    def close(self, rid: int) -> None:
+        """The engine has forgotten a request."""
+        for told in (self._keys, self.content):
+            if told is not None:
+                told.close(rid)
+
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
         self._operation = operation
@@ -68,6 +99,8 @@ class Probe:
         self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
         if kind is Kind.COMMIT and self._tells_reads:
             self._tell_reads(rows)
+        if self.content is not None and kind in _CONTENT_KINDS:
+            self.content.begin(operation)
         self._events_before = self.watch.events
 
     def end(self, answer: tuple[int, ...] | None = None) -> None:
@@ -86,6 +119,8 @@ class Probe:
             self._tell_writes(operation)
         if self._tells_live and operation.kind in _PUBLISHING_KINDS and sys.exc_info()[0] is None:
             watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
+        if operation.kind in _CONTENT_KINDS and self._how_it_ended() != "raised":
+            self._tell_content(operation._replace(answer=answer))
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
         if operation.kind is Kind.EXTEND and answer == REFUSED and self._reads_counts:
@@ -119,8 +154,13 @@ class Probe:
         if "cache" in engine.observes:
             cached = np.array(engine.cached_pages(), dtype=np.int64)
             watch.tell(EventKind.CACHED, source, cached, None, "sweep")
+            if self.content is not None:
+                self.content.sweep(cached)
         if self._tells_live:
-            watch.tell(EventKind.LIVE, watch.edge.target, engine.cached_live(), None, "sweep")
+            live = engine.cached_live()
+            watch.tell(EventKind.LIVE, watch.edge.target, live, None, "sweep")
+            if self.content is not None:
+                self.content.sweep_window(live)
         for pool in watch.pools:
             free = watch.reader.slots(pool.target.get_all_free_pages())
             watch.tell(EventKind.FREE_LIST, pool.name, free, None, "sweep")
@@ -165,6 +205,11 @@ class Probe:
                 watch.cause = cause._replace(rid=rid)
                 watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
         watch.cause = cause
+    def _tell_content(self, operation: Operation) -> None:
+        if self._keys is not None and operation.kind in _PUBLISHING_KINDS:
+            self._keys.published(operation.rows[0][0])
+        if self.content is not None:
+            self.content.end(operation)
 
     def _tell_table(self, rid: int) -> None:
         # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.

@@ -37,6 +37,8 @@ class RowWatch:
             lent = inner(*args, **kwargs)
             self._call()
             self._watch.tell(EventKind.LEND, self._pool, self._pages(lent), None, "acquire")
+            if self._watch.on_lend is not None:
+                self._watch.on_lend(self._pool, self._pages(lent))
             return lent
 
         return acquire

@@ -44,7 +44,7 @@ class PageKeys:
         self.sessions, self.page_size = sessions, page_size
         self._root = np.zeros(len(sessions.stream_head), dtype=bool)
         self._root[sessions.session_stream[:-1]] = True
-        self._chains: OrderedDict[tuple[int, int], dict[int, np.ndarray]] = OrderedDict()
+        self._chains: OrderedDict[tuple[int, int, int], dict[int, np.ndarray]] = OrderedDict()
         self._heads: dict[tuple[int, bool], np.ndarray] = {}
 
     def row_keys(self, row: int, stream: int, play: int, namespace: int) -> np.ndarray:
@@ -120,12 +120,12 @@ class PageKeys:
 
     def _chain(self, row: int, stream: int, play: int, namespace: int) -> np.ndarray:
         """uint64[blocks]: the chain words of a row; the last two rows of a stream are kept, turns come in order."""
-        held = self._chains.get((stream, play))
+        held = self._chains.get((stream, play, namespace))
         if held is None:
-            held = self._chains[stream, play] = {}
+            held = self._chains[stream, play, namespace] = {}
             if len(self._chains) > CACHED_STREAMS:
                 self._chains.popitem(last=False)
-        self._chains.move_to_end((stream, play))
+        self._chains.move_to_end((stream, play, namespace))
         if row in held:
             return held[row]
         first = int(self.sessions.stream_row[stream])

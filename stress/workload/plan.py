@@ -63,9 +63,14 @@ class Plan:
         keys = self.page_keys.fork_keys if self.fork[i] else self.page_keys.row_keys
         return keys(*self._address(i))
 
+    def texts(self, i: int) -> np.ndarray:
+        """As `keys`, of the text alone: what two namespaces share has the same ones. In namespace 0 they are its keys."""
+        keys = self.page_keys.fork_keys if self.fork[i] else self.page_keys.row_keys
+        return keys(*self._address(i)[:-1], 0)
+
     def tokens(self, i: int, lo: int, hi: int) -> np.ndarray:
         """int64[hi - lo]: token ids of positions [lo, hi) of request i, each below 2**31; see tokens.py."""
-        return page_tokens(self.keys(i), self.page_size, lo, hi)
+        return page_tokens(self.texts(i), self.page_size, lo, hi)
 
     def warm_prefixes(self, rank: int | None = None) -> Iterator[np.ndarray]:
         """int64[] each, in order from position 0: full pages that a store holds when the run starts warm.

@@ -19,9 +19,11 @@ from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i14_promise import Promise
 from stress.check.rules.i15_transfers import Transfers
+from stress.check.rules.i16_content import Content
 from stress.check.rules.i17_written import Written
 from stress.check.rules.i20_drained import Drained
 from stress.check.rules.i20_ended import Ended
+from stress.check.rules.i21_keys import Keys
 from stress.check.rules.i22_progress import Progress
 from stress.check.rules.rule import Rule
 
@@ -43,8 +45,10 @@ RULES: tuple[type[Rule], ...] = (
     Conservation,
     Promise,
     Transfers,
+    Content,
     Written,
     Drained,
     Ended,
+    Keys,
     Progress,
 )

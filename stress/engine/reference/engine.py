@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.prefix_node import PrefixNode
 from allocator.swa_ring import SWARing
 from linker.direct import DirectLinker
 from stress.check.event import EdgeShape, PoolShape
@@ -20,6 +19,7 @@ from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import (
     EVICTION_INTERVAL_TOKENS,
+    keys_to,
     live_to_root,
     next_window_release,
     publish,
@@ -39,8 +39,7 @@ class ReferenceEngine:
     observes = frozenset(
         {
             *("lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"),
-            *("owners", "writes", "transfers"),
-            *("reads", "live", "locks"),
+            *("owners", "writes", "transfers", "reads", "live", "locks", "keys", "content"),
         }
     )
     marks_exempt: frozenset[str] = frozenset()
@@ -80,7 +79,7 @@ class ReferenceEngine:
         self._specs: dict[int, RequestSpec] = {}
         self._rows: dict[int, Row] = {}
         self._spec_tails = 0
-        self._published: PrefixNode | None = None
+        self._published = memory.cache.root  # the deep end of the path that was published last
 
     @property
     def step(self) -> str:
@@ -98,9 +97,9 @@ class ReferenceEngine:
         spec, memory = self._specs[rid], self.memory
         if len(self._rows) >= self.max_rows:
             return None
-        keys = self._usable_keys(spec)
+        row = Row(spec, self.keys_of(spec), self.spare_pages)
+        keys = row.keys[: self._usable_pages(spec)]
         match = memory.cache.match(keys)
-        row = Row(spec, self.spare_pages)
         row.receipt = memory.cache.lock(match.node, rid)
         row.append(match.pages)
         row.committed = row.allocated = row.protected = row.held * self.page_size
@@ -121,13 +120,21 @@ class ReferenceEngine:
         self._rows[rid] = row
         return Admission(cached, row.committed - cached, ready_us)
 
-    def _usable_keys(self, spec: RequestSpec) -> np.ndarray:
-        """Keys of what the request may get from the cache or the store instead of computing it."""
+    def _usable_pages(self, spec: RequestSpec) -> int:
+        """Pages that the request may get from the cache or the store instead of computing them."""
         # At least one position is computed anew: it gives the first logits (upstream limits the key likewise).
         usable = spec.prompt_tokens - 1
         if self.ring is not None:
             usable = min(usable, self.ring.most_cached(spec))
-        return spec.keys[: usable // self.page_size]
+        return usable // self.page_size
+
+    def keys_of(self, spec: RequestSpec) -> np.ndarray:
+        """Keys by which the cache and the store find the request's pages: int64[pages]."""
+        return spec.keys
+
+    def keys_to_publish(self, row: Row) -> np.ndarray:
+        """The same for what the row is about to publish; those of its own prefix in the tree are what they were."""
+        return row.keys
 
     def _refuse(self, row: Row) -> None:
         self.memory.cache.unlock(row.receipt)
@@ -182,6 +189,7 @@ class ReferenceEngine:
 
     def _publish(self, rid: int, *, finished: bool) -> None:
         row, external = self._rows[rid], self.external
+        row.keys = self.keys_to_publish(row)
         end = self._published = publish(self.memory, row, finished=finished)
         if finished or self.habits.checkpoint_stores:
             external.offload(rid, end, self.now_us)
@@ -275,6 +283,13 @@ class ReferenceEngine:
 
     def lock_keeper(self) -> object:
         return self.memory.cache
+
+    def committed(self, rid: int) -> int:
+        row = self._rows.get(rid)
+        return 0 if row is None else row.committed
+
+    def published_keys(self, first: int) -> np.ndarray:
+        return keys_to(self._published, first)
 
     def running(self) -> list[int]:
         return list(self._rows)

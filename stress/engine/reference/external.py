@@ -92,7 +92,7 @@ class External:
             row.cursor = row.swa_from
         if row.branch is not None and row.branch <= row.committed:
             row.branch = None
-        keys = row.spec.keys[start : row.held]
+        keys = row.keys[start : row.held]
         row.load_ticket, due_us = linker.load(row.spec.rid, keys, loaded, now_us)
         self._loading[row.load_ticket] = Load(row, start, loaded)
         self._queued.add(row.load_ticket)
@@ -134,7 +134,7 @@ class External:
     def match_again(self, row: Row) -> None:
         """The row's prefix is matched as a newcomer would, and what is hit is what the row holds of the tree."""
         memory = self.memory
-        match = memory.cache.match(row.spec.keys[: row.protected // memory.page_size])
+        match = memory.cache.match(row.keys[: row.protected // memory.page_size])
         receipt = memory.cache.lock(match.node, row.spec.rid)
         memory.cache.unlock(row.receipt)
         row.receipt, row.protected = receipt, match.node.end * memory.page_size

@@ -63,7 +63,7 @@ def insert(memory: Memory, row: Row, whole: int, *, finished: bool) -> PrefixNod
     has_peer = memory.pages_with_peer(row, whole, finished=finished)
     own = row.pages[:whole].copy()
     memory.step = "insert"
-    inserted = memory.cache.insert(row.spec.keys[:whole], own, has_peer, row.protected // page_size)
+    inserted = memory.cache.insert(row.keys[:whole], own, has_peer, row.protected // page_size)
     for lo, hi in inserted.duplicates:
         _free_own_copy(memory, row, lo * page_size, hi * page_size)
     for lo, hi in inserted.recovered:
@@ -86,6 +86,15 @@ def live_to_root(node: PrefixNode) -> np.ndarray:
             runs.append(node.pages)
         node = node.parent
     return np.concatenate(runs) if runs else NO_PAGES
+
+
+def keys_to(node: PrefixNode, first: int) -> np.ndarray:
+    """Keys of the path to `node`, from page `first` on: int64[]. O(what is told)."""
+    runs = []
+    while node.end > first:
+        runs.append(node.keys[max(0, first - node.start) :])
+        node = node.parent
+    return np.concatenate(runs[::-1]) if runs else NO_PAGES
 
 
 def _free_own_copy(memory: Memory, row: Row, lo: int, hi: int) -> None:

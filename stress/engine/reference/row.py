@@ -26,6 +26,7 @@ class Row:
         "committed",
         "cursor",
         "held",
+        "keys",
         "load_ticket",
         "protected",
         "receipt",
@@ -36,8 +37,9 @@ class Row:
         "swa_from",
     )
 
-    def __init__(self, spec: RequestSpec, spare_pages: int) -> None:
+    def __init__(self, spec: RequestSpec, keys: np.ndarray, spare_pages: int) -> None:
         self.spec = spec
+        self.keys = keys  # by which cache and store find its pages, int64[pages]
         self._pages = np.zeros(len(spec.keys) + spare_pages, dtype=np.int64)
         self.held = 0  # pages in the row
         self.committed = self.allocated = self.protected = self.cursor = self.swa_from = 0

@@ -5,8 +5,6 @@ The prompt's last window is neither computed again nor told from what the row's 
 
 from __future__ import annotations
 
-import numpy as np
-
 from allocator.faults.log import FaultLog
 from stress.engine.contract import RequestSpec
 
@@ -16,11 +14,11 @@ class RingRowAsItIs:
 
     faults: FaultLog
 
-    def _usable_keys(self, spec: RequestSpec) -> np.ndarray:
-        usable = super()._usable_keys(spec)
+    def _usable_pages(self, spec: RequestSpec) -> int:
+        usable = super()._usable_pages(spec)
         if self.ring is None or not self.ring.ring.next_row_is_used():
             return usable
-        whole = spec.keys[: (spec.prompt_tokens - 1) // self.page_size]
-        if self.memory.cache.known_pages(whole) > len(usable) and self.faults.acts("F24"):
+        whole = (spec.prompt_tokens - 1) // self.page_size
+        if self.memory.cache.known_pages(spec.keys[:whole]) > usable and self.faults.acts("F24"):
             return whole
         return usable

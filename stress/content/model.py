@@ -1,0 +1,236 @@
+"""Stands for the model: stamps what a forward pass or a load writes, and compares before anything reads it.
+
+A commit stands for the forward pass that wrote what it commits. Before it the pass reads a request's whole prefix from
+the first pool, and its window through the target's own mapping, as an attention kernel would. Compared besides: a hit at
+admission, a row as it is published, what an offload stores when it ends, and the cache's pages in sweeps. What differs
+is told as CONTENT; on a device the comparison stays there, and its integers land with the step's other copies.
+What the store holds is a function of its keys; what an offload stored wrong is kept as an exception, on a host alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import EventKind, PoolShape
+from stress.content.arrays import Array, arrays_for
+from stress.content.span import Span, span_of
+from stress.content.stamps import Difference, FullStamps, SampledStamps
+from stress.content.store import StoreContent
+from stress.engine.contract import Engine, RequestSpec
+from stress.operation import Kind, Operation
+from stress.probe.allocator_watch import Watch
+from stress.probe.linker_watch import LinkerWatch, Moved
+
+_PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
+
+
+class Content:
+    """`every_slot`: all slots instead of two a page; `bytes_per_token`: their size, with `every_slot`, 0: a stamp's."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        watch: Watch,
+        linker_watch: LinkerWatch | None,
+        *,
+        every_slot: bool = False,
+        bytes_per_token: int = 0,
+    ) -> None:
+        self._engine = engine
+        self._watch = watch
+        self._arrays = arrays = arrays_for(getattr(engine.allocators(), "device", "cpu"))
+
+        def stamps_of(shape: PoolShape) -> FullStamps | SampledStamps:
+            return FullStamps(shape, arrays, bytes_per_token) if every_slot else SampledStamps(shape, arrays)
+
+        self._page_size = engine.page_size
+        self._pool = stamps_of(watch.source.shape)
+        window = next((shape for shape in engine.pools if watch.edge and shape.name == watch.edge.target), None)
+        owned = "row_memory" in engine.observes  # the window lives in memory of the request's row
+        reads = "reads" in engine.observes and window is not None
+        self._window = stamps_of(window) if reads and not owned else None
+        self._rows = stamps_of(window) if owned else None
+        stamps = [stamps for stamps in (self._pool, self._window, self._rows) if stamps is not None]
+        self._stamps = {one.name: one for one in stamps}
+        self._specs: dict[int, RequestSpec] = {}
+        self._written: dict[int, int] = {}  # in a commit: positions that each row had before it
+        # By page of the first pool: what was published in it last.
+        self._key = np.zeros(self._pool.pages, dtype=np.int64)
+        self._label = np.zeros(self._pool.pages, dtype=np.int64)
+        self._has_window = False  # a window is read through the mapping
+        self._store = StoreContent()
+        self._named_by_key = "keys" in engine.observes
+        self._linker = engine.linker() if linker_watch is not None else None
+        if linker_watch is not None:
+            linker_watch.on_ended = self._ended
+        watch.on_lend = self._lent
+
+    # What the probe tells
+
+    def open(self, spec: RequestSpec) -> None:
+        """A request is known from now on."""
+        self._specs[spec.rid] = spec
+
+    def close(self, rid: int) -> None:
+        """A request is gone."""
+        del self._specs[rid]
+
+    def begin(self, operation: Operation) -> None:
+        """The engine is about to be asked for `operation`."""
+        if operation.kind is Kind.COMMIT:
+            for rid, _ in operation.rows:
+                self._written[rid] = self._read(rid, "forward")
+                self._read_window(rid)
+        elif operation.kind in _PUBLISHING_KINDS:
+            for rid, _ in operation.rows:
+                self._publish(rid)
+
+    def end(self, operation: Operation) -> None:
+        """The engine has answered `operation`."""
+        if operation.kind is Kind.COMMIT:
+            for rid, accepted in operation.rows:
+                lo, hi = self._written.pop(rid), self._engine.committed(rid)
+                self._write(rid, lo, hi)
+                if self._rows is not None:
+                    self._pass_in_row(rid, accepted, lo, hi)
+        elif operation.kind is Kind.ADMIT and operation.answer and operation.answer[0]:
+            self._read(operation.rows[0][0], "hit", operation.answer[0])
+
+    def sweep(self, cached: np.ndarray) -> None:
+        """The cache has these pages, int64[n]."""
+        if not len(cached):
+            return
+        keys = self._key[cached]
+        named = keys != 0
+        if not named.all():
+            cached, keys = cached[named], keys[named]
+        self._compare_pages(cached, keys, self._label[cached], "sweep")
+
+    def sweep_window(self, live: np.ndarray) -> None:
+        """The cache says that these pages of the first pool, int64[n], have a peer."""
+        live = live[self._key[live] != 0]
+        if len(live) and self._window is not None:
+            span = Span(live, self._key[live], 0, self._page_size, -1, 0, self._label[live])
+            self._tell(self._window, self._window.compare(span, self._watch.mapping), "sweep")
+
+    # The model
+
+    def _lent(self, pool: str, pages: Array) -> None:
+        stamps = self._stamps.get(pool)
+        if stamps is not None:
+            stamps.lend(pages)
+
+    def _read(self, rid: int, method: str, tokens: int | None = None) -> int:
+        """Compares the request's first `tokens` positions, all that are written by default; returns how many."""
+        tokens = self._engine.committed(rid) if tokens is None else tokens
+        if tokens:
+            span = self._span(rid, 0, tokens)
+            self._tell(self._pool, self._pool.compare(span), method, rid)
+        return tokens
+
+    def _read_window(self, rid: int) -> None:
+        if self._window is None:
+            return
+        read = self._engine.window_read(rid)
+        self._has_window = read.pool == self._window.name
+        if not self._has_window or not len(read.pages):
+            return
+        keys = self._specs[rid].keys[read.first : read.first + len(read.pages)]
+        end = self._written[rid] - (read.first + len(read.pages) - 1) * self._page_size
+        span = Span(np.asarray(read.pages), keys, 0, end, rid, read.first)
+        self._tell(self._window, self._window.compare(span, self._watch.mapping), "forward", rid)
+
+    def _write(self, rid: int, lo: int, hi: int) -> None:
+        if hi <= lo:
+            return
+        span = self._span(rid, lo, hi)
+        self._pool.write(span)
+        if self._has_window:
+            self._window.write(span, self._watch.mapping)
+
+    def _pass_in_row(self, rid: int, accepted: int, lo: int, hi: int) -> None:
+        """What the pass from `lo` to `hi` wrote to the row's own memory, and what its last position reads there."""
+        done, keys, size = self._engine.row_pass(rid, accepted), self._specs[rid].keys, self._page_size
+        if len(done.written):
+            first = done.written_as[0]
+            begin, end = max(0, lo - first * size), hi - done.written_as[-1] * size
+            self._rows.write(Span(np.array(done.written), keys[done.written_as], begin, end, rid, first))
+        if len(done.read):
+            end = hi - done.read_as[-1] * size
+            span = Span(np.array(done.read), keys[done.read_as], 0, end, rid, done.read_as[0])
+            self._tell(self._rows, self._rows.compare(span), "forward", rid)
+
+    def _publish(self, rid: int) -> None:
+        tokens = self._read(rid, "publish")
+        whole = tokens // self._page_size
+        if whole:
+            span = self._span(rid, 0, whole * self._page_size)
+            self._key[span.pages] = span.keys
+            self._label[span.pages] = span.page_labels(self._page_size)
+
+    def _span(self, rid: int, lo: int, hi: int) -> Span:
+        return span_of(rid, self._engine.table(rid), self._specs[rid].keys, lo, hi, self._page_size)
+
+    # The store
+
+    def _ended(self, transfer: Moved) -> None:
+        """A transfer has ended, and its pages are valid."""
+        if transfer.kind == "load":
+            self._load(transfer)
+        else:
+            self._offload(transfer)
+
+    def _load(self, transfer: Moved) -> None:
+        """The pages are filled with what the store holds under the keys."""
+        rid = transfer.owner
+        expected = self._loaded_span(transfer)
+        if expected is None:
+            return
+        held, wrong = self._store.content(transfer.keys, expected)
+        self._pool.write(held)
+        if not self._linker.skips_swa and self._window is not None:
+            self._window.write(held, self._watch.mapping)
+        if wrong:
+            self._tell(self._pool, self._pool.compare(expected), "load", rid)
+
+    def _loaded_span(self, transfer: Moved) -> Span | None:
+        """What the pages of a load shall hold; None: their request has left, and nobody knows what they are."""
+        rid, size = transfer.owner, self._page_size
+        spec = self._specs.get(rid)
+        place = np.flatnonzero(self._engine.table(rid) == transfer.pages[0])
+        first = int(place[0]) if len(place) else 0
+        if self._named_by_key:
+            return Span(transfer.pages, transfer.keys, 0, size, max(rid, 0), first)
+        if spec is None or not len(place):
+            return None
+        keys = spec.keys[first : first + len(transfer.pages)]
+        return Span(transfer.pages, keys, 0, size, rid, first)
+
+    def _offload(self, transfer: Moved) -> None:
+        """The store takes over what the pages hold now."""
+        pages = transfer.pages
+        keys = transfer.keys if self._named_by_key else self._key[pages]
+        span = Span(pages, keys, 0, self._page_size, -1, 0, self._label[pages])
+        difference = self._pool.compare(span)
+        self._tell(self._pool, difference, "store")
+        if not self._arrays.waits:
+            found = keys if difference is None else self._pool.found(span)
+            self._store.keep(transfer.keys, found != keys, found)
+
+    # Telling
+
+    def _compare_pages(self, pages: np.ndarray, keys: np.ndarray, labels: np.ndarray, method: str) -> None:
+        if len(pages):
+            span = Span(pages, keys, 0, self._page_size, -1, 0, labels)
+            self._tell(self._pool, self._pool.compare(span), method)
+
+    def _tell(
+        self, stamps: FullStamps | SampledStamps, difference: Difference | None, method: str, rid: int = -1
+    ) -> None:
+        if difference is None:
+            return
+        watch = self._watch
+        cause = watch.cause
+        watch.cause = cause._replace(rid=rid if rid >= 0 else cause.rid)
+        watch.tell(EventKind.CONTENT, stamps.name, *difference, method)
+        watch.cause = cause
