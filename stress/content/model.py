@@ -1,9 +1,9 @@
 """Stands for the model: stamps what a forward pass or a load writes, and compares before anything reads it.
 
 A commit stands for the forward pass that wrote what it commits. Before it the pass reads a request's whole prefix from
-the first pool, and its window through the target's own mapping, as an attention kernel would. Compared besides: a hit at
-admission, a row as it is published, what an offload stores when it ends, and the cache's pages in sweeps. What differs
-is told as CONTENT; on a device the comparison stays there, and its integers land with the step's other copies.
+the first pool, and its window through the target's own mapping, as an attention kernel would. Compared besides: a hit
+at admission, a row as it is published, what an offload stores when it ends, and the cache's pages in sweeps. What
+differs is told as CONTENT; on a device the comparison stays there, and its integers land with the step's other copies.
 What the store holds is a function of its keys; what an offload stored wrong is kept as an exception, on a host alone.
 """
 
@@ -45,7 +45,9 @@ class Content:
 
         self._page_size = engine.page_size
         self._pool = stamps_of(watch.source.shape)
-        window = next((shape for shape in engine.pools if watch.edge and shape.name == watch.edge.target), None)
+        window = next(
+            (shape for shape in engine.pools if watch.edge and shape.name == watch.edge.target), None
+        )
         owned = "row_memory" in engine.observes  # the window lives in memory of the request's row
         reads = "reads" in engine.observes and window is not None
         self._window = stamps_of(window) if reads and not owned else None

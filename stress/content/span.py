@@ -10,7 +10,7 @@ from stress.check.slot_label import label_of
 
 
 class Span(NamedTuple):
-    """pages int64[n]: of the pool that holds every position. keys int64[n]: what names the prefix up to each page's end.
+    """pages int64[n]: of the pool that holds every position. keys int64[n]: what names the prefix to each page's end.
 
     begin: offset of the first token in the first page; end: tokens of the last page up to which it goes. `labels`
     int64[n], of each page's first token; None: the pages follow each other from place `first` of request `rid` on.

@@ -2,8 +2,8 @@
 
 A stamp is key + offset * TOKEN: the key of the page and the token's offset in it. A page that is lent anew has LOAN put
 on its stamps, so what is left from its last loan is nobody's. Beside the stamps stand labels, for words.
-`FullStamps` has every slot; `SampledStamps` has two a page, of its first token and of the last one written, which is all
-that it compares: two integers a page instead of one a slot.
+`FullStamps` has every slot; `SampledStamps` has two a page, of its first token and of the last one written, which is
+all that it compares: two integers a page instead of one a slot.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class StoreContent:
         self._wrong: dict[int, int] = {}  # store's key -> the key that its content was written under
 
     def keep(self, keys: np.ndarray, wrong: np.ndarray, found: np.ndarray) -> None:
-        """int64[n] keys are stored; where `wrong` their content was written under `found`, else it is what it shall be."""
+        """int64[n] keys are stored; where `wrong` their content was written under `found`, else under themselves."""
         if wrong.any():
             self._wrong.update(zip(keys[wrong].tolist(), found[wrong].tolist(), strict=True))
 

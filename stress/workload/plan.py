@@ -64,7 +64,7 @@ class Plan:
         return keys(*self._address(i))
 
     def texts(self, i: int) -> np.ndarray:
-        """As `keys`, of the text alone: what two namespaces share has the same ones. In namespace 0 they are its keys."""
+        """As `keys`, of the text alone: what two namespaces share has the same. In namespace 0 they are its keys."""
         keys = self.page_keys.fork_keys if self.fork[i] else self.page_keys.row_keys
         return keys(*self._address(i)[:-1], 0)
 

@@ -1,10 +1,10 @@
 """I16: a slot holds what its reader takes it for.
 
-Whoever stands for the model stamps each slot that a forward pass or a load writes, and compares before a prefix is read,
-stored or published, and in sweeps; what differs comes as CONTENT. The only rule that sees one page with two owners whose
-counts balance (sglang#27779, sglang#30339, sglang#31427, ROCm/ATOM#1423), and content found under another's key.
-Level 2 by default (check.content), page-sampled there. Costs nothing itself: on a host only what differs is told. The
-stamping and comparing does: see docs/checks.md.
+Whoever stands for the model stamps each slot that a forward pass or a load writes, and compares before a prefix is
+read, stored or published, and in sweeps; what differs comes as CONTENT. The only rule that sees one page with two
+owners whose counts balance (sglang#27779, sglang#30339, sglang#31427, ROCm/ATOM#1423), or another key's content.
+Level 2 by default (check.content), page-sampled there. Costs nothing itself, since on a host only what differs is told;
+stamping and comparing does, see docs/checks.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
-from stress.check.slot_label import describe, loans_since, position_of, request_of
+from stress.check.slot_label import NOTHING, describe, loans_since, position_of, request_of
 from stress.check.state import Shadow
 
 
@@ -32,8 +32,10 @@ class Content(Rule):
         def message() -> str:
             held = describe(found)
             loans = loans_since(difference)
-            if loans and found >= 0:
+            if loans and found != NOTHING:
                 held += f", written {'a loan' if loans == 1 else f'{loans} loans'} ago"
+            elif found != NOTHING and position_of(found) == position_of(expected):
+                held += ", under another prefix or namespace"
             what = _reader(event.method, expected, held)
             return f"page {page} {what} ({blame(event.cause)}){such_pages(count)}"
 

@@ -16,7 +16,7 @@ from stress.engine.reference.row import Row
 
 
 class KeyWithoutNamespace:
-    """Overrides a ReferenceEngine. Triggers: a hit on, and an insert of, a text that another namespace has published."""
+    """Overrides a ReferenceEngine. Triggers: a hit on, and an insert of, a text that another namespace published."""
 
     faults: FaultLog
 

@@ -1,0 +1,125 @@
+"""What only content shows: rows that trade a page, a store that was poisoned, keys that lost their namespace."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rank_driver import run_arm
+
+from stress.check.shadow import Ledger
+from stress.content.span import Span
+from stress.engine.reference import engine as reference
+from stress.matrix.base import ARM, base_config
+from stress.matrix.cell import run_cell
+from stress.operator import Operator
+from stress.probe import Probe
+from stress.workload.plan import build_plan
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+from reference_bench import KEYS, PAGE, engine, finish, prefill, spec
+
+SMALL = ["layout.tp_size=1", "layout.dp_size=1", "workload.requests=60", "check.require=[]"]
+
+
+class TradesPages(reference.ReferenceEngine):
+    """The first two requests that decode together trade a page that each has written: no count, no table shows it."""
+
+    traded = 0
+
+    def commit(self, rows):
+        super().commit(rows)
+        if len(rows) < 2 or self.traded:
+            return
+        mine, other = (self._rows[rid] for rid, _ in rows[:2])
+        places = [row.committed // PAGE - 1 for row in (mine, other)]
+        if all(place * PAGE >= row.protected for place, row in zip(places, (mine, other), strict=True)):
+            first, second = mine.pages[places[0]], other.pages[places[1]]
+            mine._pages[places[0]], other._pages[places[1]] = second, first
+            type(self).traded += 1
+
+
+@pytest.mark.parametrize("content", ["sample", "full"])
+def test_two_rows_that_trade_a_page_are_seen_by_their_content_alone(monkeypatch, content):
+    monkeypatch.setattr("stress.engine.reference.build.ReferenceEngine", TradesPages)
+    monkeypatch.setattr(TradesPages, "traded", 0)
+    (result,), _ = run_arm("patched", *SMALL, f"check.content={content}")
+    assert TradesPages.traded == 1 and result.checker_crashed == ""
+    assert set(result.findings) == {"I16"}
+    assert "publishes it as position" in result.first_finding.message
+
+
+def test_without_content_nothing_shows_that_rows_traded_a_page(monkeypatch):
+    monkeypatch.setattr("stress.engine.reference.build.ReferenceEngine", TradesPages)
+    monkeypatch.setattr(TradesPages, "traded", 0)
+    (result,), _ = run_arm("patched", *SMALL, "check.content=off")
+    assert TradesPages.traded == 1 and result.findings == {} and "I16" not in result.rules_watched
+
+
+def watched(*overrides, content="sample"):
+    target = engine("filter-per-group", *overrides)
+    ledger = Ledger(target.pools, target.edges, 2)
+    probe = Probe(target, ledger, content)
+    operator = Operator(target, probe, lambda operation: None, lambda: None, level=2, count_asserts=False)
+    return operator, probe, ledger
+
+
+@pytest.mark.parametrize("content", ["sample", "full"])
+def test_what_is_stored_wrong_is_told_at_the_store_at_the_load_and_at_the_read(content):
+    operator, probe, ledger = watched(content=content)
+    prefill(operator, spec(1, KEYS[:5], 5 * PAGE + 1))
+    pages = probe._engine.table(1)
+    # Somebody else writes to a page while it is read on its way to the store.
+    probe.content._pool.write(Span(pages[2:3].copy(), np.array([77]), 0, PAGE, 9, 0))
+    operator.now_us += 1_000_000
+    operator.poll()
+    stored = ledger.first
+    assert (stored.rule, stored.page) == ("I16", pages[2])
+    assert "holds position 0 of request 9, the store takes it for position 128 of request 1" in stored.message
+    operator.abort(1)
+    operator.evict(128 * PAGE, 0)
+    found = ledger.findings["I16"]
+    admission = prefill(operator, spec(2, KEYS[:5], 5 * PAGE + 1))
+    assert admission.loaded == 5 * PAGE
+    # Once as it lands, once as the forward pass reads it, once as it is published.
+    assert ledger.findings == {"I16": found + 3} and ledger.crashed == ""
+
+
+@pytest.mark.parametrize("content", ["sample", "full"])
+def test_a_load_that_has_not_landed_is_read_as_what_its_pages_held(content):
+    operator, _, ledger = watched(content=content)
+    prefill(operator, spec(1, KEYS[:5], 5 * PAGE + 1))
+    finish(operator, 1)
+    operator.evict(128 * PAGE, 0)
+    request = spec(2, KEYS[:5], 5 * PAGE + 1)
+    operator.open(request)
+    assert operator.admit(2, 0).loaded == 5 * PAGE
+    assert operator.extend([(2, request.prompt_tokens)])
+    assert ledger.findings == {}
+    operator.commit([(2, 1)])  # before the load has ended
+    assert ledger.findings == {"I16": 5} and ledger.crashed == ""
+    assert "loan" in ledger.first.message or "holds nothing" in ledger.first.message
+
+
+def test_two_namespaces_share_texts_and_no_keys():
+    config = base_config("paged", "idle", None, ("workload.namespaces=2",))
+    plan = build_plan(config.workload, config.serving, seed=config.seed, page_size=PAGE, ranks=1)
+    apart = [int(np.argmax(plan.namespace == namespace)) for namespace in (0, 1)]
+    keys, texts = [plan.keys(i) for i in apart], [plan.texts(i) for i in apart]
+    assert (keys[0] == texts[0]).all() and texts[0][0] == texts[1][0] and keys[0][0] != keys[1][0]
+    assert not np.isin(keys[0], keys[1]).any()
+    assert (plan.tokens(apart[0], 0, PAGE) == plan.tokens(apart[1], 0, PAGE)).all()
+    # The chains of the two are kept apart: asked in turn they answer the same.
+    assert all((plan.keys(i) == before).all() for i, before in zip(apart, keys, strict=True))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_key_without_its_namespace_is_found_where_it_first_acts(seed):
+    needs = ("workload.namespaces=2", "workload.requests=60", f"seed={seed}")
+    cell = run_cell(base_config("paged", "idle", "F22", needs), ARM)
+    acted_at = cell.reached["F22"][0]
+    rules = {one.detector: one.operation for one in cell.fired}
+    assert acted_at in (rules.get("I16"), rules.get("I21"))
+    twin = run_cell(base_config("paged", "idle", "dry:F22", needs), ARM)
+    assert "F22" in twin.reached and not twin.failed

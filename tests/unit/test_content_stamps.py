@@ -1,0 +1,137 @@
+"""Stamps of a pool: what was written is found, what was not is told with both identities, on a host and a device."""
+
+import numpy as np
+import pytest
+import torch
+from test_probe_device import NoWaiting
+
+from stress.check.event import PoolShape
+from stress.check.slot_label import LOAN, NOTHING, describe, label_of, loans_since, position_of, request_of
+from stress.content.arrays import DeviceArrays, HostArrays
+from stress.content.span import Span, span_of
+from stress.content.stamps import FullStamps, SampledStamps
+
+PAGE = 4
+SHAPE = PoolShape("full", 16, PAGE, 0)
+KEYS = np.array([1001, 1002, 1003, 1004], dtype=np.int64)
+OTHERS = KEYS + 500
+TABLE = np.array([5, 3, 9, 7], dtype=np.int64)
+KINDS = [
+    (stamps, arrays)
+    for stamps in (SampledStamps, FullStamps)
+    for arrays in (HostArrays(), DeviceArrays("cpu"))
+]
+
+
+def told(difference):
+    """(pages that differ, page of the first slot, found label, expected label, difference), or None where none does."""
+    if difference is None or not int(difference.pages[0]):
+        return None
+    pages, peers = (np.asarray(part).tolist() for part in difference)
+    return pages[0], pages[1] // PAGE, *peers
+
+
+def row(rid, keys, lo, hi):
+    return span_of(rid, TABLE, keys, lo, hi, PAGE)
+
+
+@pytest.mark.parametrize(("kind", "arrays"), KINDS)
+def test_what_was_written_is_found_in_whatever_steps_it_was_written(kind, arrays):
+    stamps = kind(SHAPE, arrays)
+    for lo, hi in ((0, 6), (6, 7), (7, 9), (9, 14)):
+        stamps.write(row(4, KEYS, lo, hi))
+        assert told(stamps.compare(row(4, KEYS, 0, hi))) is None
+    # Nobody wrote that far, and the last page's stamp is not that of its end.
+    assert told(stamps.compare(row(4, KEYS, 0, 15)))[:2] == (1, 7)
+    assert told(stamps.compare(row(4, KEYS, 0, 16)))[:2] == (1, 7)
+
+
+@pytest.mark.parametrize(("kind", "arrays"), KINDS)
+def test_a_page_that_two_requests_write_is_told_with_both(kind, arrays):
+    stamps = kind(SHAPE, arrays)
+    stamps.write(row(4, KEYS, 0, 16))
+    stamps.write(Span(TABLE[1:3], OTHERS[:2], 0, PAGE, 9, 0))
+    pages, page, found, expected, difference = told(stamps.compare(row(4, KEYS, 0, 16)))
+    assert (pages, page) == (2, 3)
+    assert (describe(found), describe(expected)) == ("position 0 of request 9", "position 4 of request 4")
+    assert loans_since(difference) is None
+    assert told(stamps.compare(row(4, KEYS, 0, 4))) is None
+
+
+@pytest.mark.parametrize(("kind", "arrays"), KINDS)
+def test_a_page_that_is_lent_anew_forgets_even_the_same_tokens(kind, arrays):
+    stamps = kind(SHAPE, arrays)
+    stamps.write(row(4, KEYS, 0, 16))
+    for _ in range(2):
+        stamps.lend(arrays.place(TABLE[2:3]))
+    pages, page, found, expected, difference = told(stamps.compare(row(4, KEYS, 0, 16)))
+    assert (pages, page, loans_since(difference)) == (1, 9, 2) and found == expected
+    stamps.write(row(4, KEYS, 8, 12))
+    assert told(stamps.compare(row(4, KEYS, 0, 16))) is None
+
+
+@pytest.mark.parametrize(("kind", "arrays"), KINDS)
+def test_a_pool_behind_a_mapping_is_read_where_the_mapping_says_now(kind, arrays):
+    stamps = kind(SHAPE, arrays)
+    mapping = torch.zeros(20 * PAGE, dtype=torch.int64)
+
+    def bind(page, peer):
+        mapping[page * PAGE : (page + 1) * PAGE] = torch.arange(peer * PAGE, (peer + 1) * PAGE)
+
+    for page, peer in zip(TABLE.tolist(), (1, 2, 8, 4), strict=True):
+        bind(page, peer)
+    stamps.write(row(4, KEYS, 0, 14), mapping)
+    assert told(stamps.compare(row(4, KEYS, 0, 14), mapping)) is None
+    bind(9, 2)  # two source pages at one target page
+    pages, page, found, expected, _ = told(stamps.compare(row(4, KEYS, 0, 14), mapping))
+    assert (pages, page, position_of(found), position_of(expected)) == (1, 2, 4, 8)
+    mapping[9 * PAGE : 10 * PAGE] = 0  # no peer: padding, which holds nothing
+    assert told(stamps.compare(row(4, KEYS, 0, 14), mapping))[:3] == (1, 0, NOTHING)
+    mapping[9 * PAGE : 10 * PAGE] = 10**6  # no slot at all
+    assert told(stamps.compare(row(4, KEYS, 0, 14), mapping))[:2] == (1, 10**6 // PAGE)
+
+
+@pytest.mark.parametrize("arrays", [HostArrays(), DeviceArrays("cpu")])
+def test_every_byte_of_a_slot_is_compared(arrays):
+    stamps = FullStamps(SHAPE, arrays, bytes_per_token=32)
+    stamps.write(row(4, KEYS, 0, 16))
+    assert told(stamps.compare(row(4, KEYS, 0, 16))) is None
+    assert stamps._stamps.shape == (17, PAGE * 4)
+    stamps._stamps[7, 6] += 1  # the third word of the second token
+    assert told(stamps.compare(row(4, KEYS, 0, 16)))[:2] == (1, 7)
+
+
+def test_only_every_slot_sees_a_token_in_the_middle_of_a_page():
+    found = []
+    for kind in (SampledStamps, FullStamps):
+        stamps = kind(SHAPE, HostArrays())
+        stamps.write(row(4, KEYS, 0, 16))
+        mapping = torch.arange(20 * PAGE)
+        mapping[3 * PAGE + 1] = 5 * PAGE + 1
+        found.append(told(stamps.compare(row(4, KEYS, 0, 16), mapping)))
+    assert found[0] is None
+    assert found[1][:2] == (1, 5)
+
+
+@pytest.mark.parametrize("kind", [SampledStamps, FullStamps])
+def test_on_a_device_nothing_is_waited_for(kind):
+    with NoWaiting():
+        stamps = kind(SHAPE, DeviceArrays("cpu"))
+        mapping = torch.arange(20 * PAGE)
+        stamps.lend(torch.tensor([5, 3]))
+        stamps.write(row(4, KEYS, 0, 14), mapping)
+        difference = stamps.compare(row(4, KEYS, 0, 14), mapping)
+    assert difference.pages.tolist()[0] == 0
+
+
+def test_a_label_names_a_request_and_a_position():
+    label = label_of(11_449, 131_071)
+    assert (request_of(label), position_of(label)) == (11_449, 131_071)
+    assert describe(label) == "position 131071 of request 11449"
+    assert describe(NOTHING) == "nothing"
+    assert [loans_since(wrapped(loans * LOAN)) for loans in (0, 1, 7)] == [0, 1, 7]
+    assert loans_since(1) is None
+
+
+def wrapped(value):
+    return (value + 2**63) % 2**64 - 2**63
