@@ -31,7 +31,8 @@ BASE = "paged"
 
 def run(config_name: str, arm: str, fault: str, seed: int) -> Cell:
     """One run of the arm with the fault (`dry:F06`: a clean twin), stopped at its first finding."""
-    config = load_config(config_name, ["check.on_finding=stop"], seed=seed)
+    needs = FAULTS[fault.removeprefix("dry:")].needs
+    config = load_config(config_name, ["check.on_finding=stop", *needs], seed=seed)
     faulty = msgspec.structs.replace(config.arms.named[arm], fault=fault, expect="pass")
     arms = msgspec.structs.replace(config.arms, named={arm: faulty})
     return run_cell(check_config(msgspec.structs.replace(config, arms=arms)), arm)

@@ -20,7 +20,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class Moved(NamedTuple):
-    """What a transfer moves, "load" or "offload", for whom: pages of the watch's first pool and their keys, int64[n]."""
+    """What a transfer moves, "load" or "offload", and for whom: pages of the first pool and their keys, int64[n]."""
 
     kind: str
     owner: int
@@ -38,7 +38,9 @@ class LinkerWatch:
         self._linker = linker
         self._watch = watch
         self._open: dict[int, Moved] = {}  # by ticket
-        self.on_ended: Callable[[Moved], None] | None = None  # is told what a transfer that has ended has moved
+        self.on_ended: Callable[[Moved], None] | None = (
+            None  # is told what a transfer that has ended has moved
+        )
         self._inner = {name: getattr(linker, name) for name in ("load", "offload", "cancel", "poll")}
         for name in self._inner:
             setattr(linker, name, getattr(self, f"_{name}"))
