@@ -29,9 +29,8 @@ from stress.matrix.cell import Cell, run_cell
 BASE = "paged"
 
 
-def run(config_name: str, arm: str, fault: str, seed: int) -> Cell:
+def run(config_name: str, arm: str, needs: tuple[str, ...], fault: str, seed: int) -> Cell:
     """One run of the arm with the fault (`dry:F06`: a clean twin), stopped at its first finding."""
-    needs = FAULTS[fault.removeprefix("dry:")].needs
     config = load_config(config_name, ["check.on_finding=stop", *needs], seed=seed)
     faulty = msgspec.structs.replace(config.arms.named[arm], fault=fault, expect="pass")
     arms = msgspec.structs.replace(config.arms, named={arm: faulty})
@@ -63,21 +62,29 @@ def main() -> int:
     faults = given.fault or [
         name for name, facts in FAULTS.items() if facts.config == BASE and facts.one_rank
     ]
-    one = partial(run, given.config, given.arm)
+    together: dict[tuple[str, ...], list[str]] = {}  # what they need -> faults that one twin watches for
+    for fault in faults:
+        together.setdefault(FAULTS[fault].needs, []).append(fault)
     table = Table(box=None, pad_edge=False)
     for heading in ("fault", *map(str, seeds)):
         table.add_column(heading, no_wrap=True)
     good = True
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("forkserver")) as pool:
-        twins = list(pool.map(one, [f"dry:{'+'.join(faults)}"] * len(seeds), seeds))
+        twins = []
+        for needs, watched in together.items():
+            one = partial(run, given.config, given.arm, needs, f"dry:{'+'.join(watched)}")
+            twins.append(list(pool.map(one, seeds)))
         for fault in faults:
+            one = partial(run, given.config, given.arm, FAULTS[fault].needs)
             cells = [found(cell, fault) for cell in pool.map(one, [fault] * len(seeds), seeds)]
             good &= all(holds for _, holds in cells)
             table.add_row(fault, *(text for text, _ in cells))
-    table.add_row("twin", *(f"{twin.findings} findings" if twin.failed else "clean" for twin in twins))
-    table.add_row("reaches", *(f"{len(twin.reached)} of {len(faults)}" for twin in twins))
+    for (needs, watched), cells in zip(together.items(), twins, strict=True):
+        name = " ".join(("twin", *needs))
+        table.add_row(name, *(f"{twin.findings} findings" if twin.failed else "clean" for twin in cells))
+        table.add_row("reaches", *(f"{len(twin.reached)} of {len(watched)}" for twin in cells))
     Console(width=200, highlight=False, soft_wrap=True).print(table)
-    return 0 if good and not any(twin.failed for twin in twins) else 1
+    return 0 if good and not any(twin.failed for cells in twins for twin in cells) else 1
 
 
 if __name__ == "__main__":
