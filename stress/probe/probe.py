@@ -205,6 +205,7 @@ class Probe:
                 watch.cause = cause._replace(rid=rid)
                 watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
         watch.cause = cause
+
     def _tell_content(self, operation: Operation) -> None:
         if self._keys is not None and operation.kind in _PUBLISHING_KINDS:
             self._keys.published(operation.rows[0][0])
