@@ -136,7 +136,24 @@ def test_rules_that_cannot_be_watched_are_not_listed():
     assert Ledger(POOLS, EDGES, 2).rules_watched == every
     alone = Ledger(POOLS[:1], (), 2).rules_watched
     assert alone == [
-        *("I1", "I2", "I3", "I6", "I7", "I9", "I11", "I12", "I13", "I14", "I15", "I17", "I20", "I22")
+        *(
+            "I1",
+            "I2",
+            "I3",
+            "I6",
+            "I7",
+            "I9",
+            "I11",
+            "I12",
+            "I13",
+            "I14",
+            "I15",
+            "I16",
+            "I17",
+            "I20",
+            "I21",
+            "I22",
+        )
     ]
     with pytest.raises(ValueError, match="no rule I99; choose among I1"):
         Ledger(POOLS, EDGES, 2, ["I99"])
