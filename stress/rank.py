@@ -88,9 +88,11 @@ class Rank:
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
         self.ledger.listen(self.coverage.observe, Coverage.kinds)
         check = config.check
-        self.probe = (
-            Probe(engine, self.ledger, check.content_checked, check.bytes_per_token) if check.level else None
-        )
+        self.probe = None
+        if check.level:
+            self.probe = Probe(
+                engine, self.ledger, check.content_checked, check.bytes_per_token, tells_clock=True
+            )
         self.operator = Operator(
             engine,
             self.probe,

@@ -21,12 +21,13 @@ from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
 from stress.result import Finding
 
-# What an engine may let be watched, and `offsets`, which the probe alone decides: samples of slots inside a page.
+# What an engine may let be watched; and `offsets`, which the probe alone decides: samples of slots inside a page; and
+# `clock`, which the rank tells.
 ALL_OBSERVATIONS = frozenset(
     {
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content"),
-        "row_memory",
+        *("row_memory", "clock"),
     }
 )
 

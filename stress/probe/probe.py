@@ -36,12 +36,21 @@ _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 class Probe:
     """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes.
 
-    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full.
+    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `tells_clock`: whoever
+    drives the engine calls `clock` at each exchange.
     """
 
-    def __init__(self, engine: Engine, ledger: Ledger, content: str = "off", bytes_per_token: int = 0):
-        unseen = {"content"} if content == "off" else set()
-        ledger.limit_to((engine.observes | {"offsets"}) - unseen)
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        content: str = "off",
+        bytes_per_token: int = 0,
+        *,
+        tells_clock: bool = False,
+    ):
+        told = engine.observes | {"offsets"} | ({"clock"} if tells_clock else set())
+        ledger.limit_to(told - ({"content"} if content == "off" else set()))
         self.ledger = ledger
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
         self.watch.step = lambda: engine.step

@@ -18,6 +18,7 @@ PATIENCE_US = 60_000_000
 class Progress(Rule):
     id = "I22"
     title = "work goes on"
+    needs = frozenset({"clock"})
     level = 0
     kinds = frozenset({EventKind.CLOCK})
 
