@@ -92,6 +92,18 @@ FAULTS: dict[str, FaultFacts] = {
         ("I20",),
         loaded=False,
     ),
+    "F15": FaultFacts(
+        "a load that is cancelled before it starts stays in the tree",
+        ("sglang release_request TODO", "sglang#37592"),
+        "paged",
+        ("I17",),
+    ),
+    "F17": FaultFacts(
+        "a page is evicted and lent while a store still reads it",
+        ("sglang#31427", "vllm#52360", "TRT-LLM#12542"),
+        "linker-swa",
+        ("I15",),
+    ),
     "F21": FaultFacts(
         "a counter shrinks by the length of keys and grows by that of values",
         ("sglang#10637",),

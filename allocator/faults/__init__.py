@@ -13,6 +13,7 @@ from allocator.faults.f05_old_entries_kept import OldEntriesKept
 from allocator.faults.f06_resolved_at_flush import ResolvedAtFlush
 from allocator.faults.f07_pile_dropped import PileDropped
 from allocator.faults.f10_unlock_of_revived import UnlockOfRevived
+from allocator.faults.f17_read_while_evicted import ReadWhileEvicted
 from allocator.faults.f21_key_length import KeyLengthTaken
 from allocator.faults.f23_not_rolled_back import NotRolledBack
 
@@ -28,5 +29,6 @@ ALLOCATOR_FAULTS: dict[str, type] = {
 }
 CACHE_FAULTS: dict[str, type] = {
     "F10": UnlockOfRevived,
+    "F17": ReadWhileEvicted,
     "F21": KeyLengthTaken,
 }

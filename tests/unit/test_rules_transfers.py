@@ -41,21 +41,36 @@ def stored(bench, pages=2):
     return slots
 
 
+def freed_and_lent(bench, slots):
+    """In one operation, as an eviction makes room."""
+    bench.allocator.free_segment(slots, start_pos=0)
+    bench.allocator.alloc(2 * 4)
+
+
 @pytest.mark.parametrize("rules", [["I15"], ["I2"]])
 def test_a_page_that_a_store_still_reads_is_not_lent(rules):
     bench = Bench(rules=rules)
     slots = stored(bench)
-    bench.free(1, slots)
-    freed = bench.number
-    bench.lend(2, 2)
+    bench.do("extend", 2, lambda: freed_and_lent(bench, slots), "cache eviction")
     if rules == ["I2"]:
         bench.clean()
         return
     assert {finding.pool for finding in bench.ledger.kept} == {"full", "swa"}
     finding = bench.ledger.kept[0]
-    assert (finding.rule, finding.operation, finding.noticed) == ("I15", freed, bench.number)
-    assert "while the offload" in finding.message and f"gave it back in operation {freed}" in finding.message
-    assert bench.ledger.crashed == ""
+    assert (finding.rule, finding.operation, finding.noticed) == ("I15", bench.number, bench.number)
+    assert "is lent while the offload that began" in finding.message
+    assert f"gave it back in operation {bench.number}" in finding.message
+    assert bench.ledger.findings == {"I15": 4} and bench.ledger.crashed == ""
+
+
+def test_a_page_that_came_back_too_early_is_found_before_it_is_lent():
+    bench = Bench(rules=["I15"])
+    slots = stored(bench)
+    bench.free(1, slots)
+    finding = bench.ledger.kept[0]
+    assert (finding.operation, finding.noticed) == (bench.number, bench.number)
+    assert "is on the free list while the offload" in finding.message
+    assert bench.ledger.findings == {"I15": 4}
 
 
 def test_a_page_that_a_store_has_read_may_be_lent():
@@ -67,11 +82,15 @@ def test_a_page_that_a_store_has_read_may_be_lent():
     bench.clean()
 
 
-def test_a_page_that_came_back_too_early_does_no_harm_if_the_store_ends_first():
+def test_a_transfer_may_be_cancelled_in_the_operation_that_frees_its_pages():
     bench = Bench(rules=["I15"])
     slots = stored(bench)
-    bench.free(1, slots)
-    end(bench, "cancelled")
+
+    def abort():
+        bench.allocator.free_segment(slots, start_pos=0)
+        end(bench, "cancelled", operation="abort")
+
+    bench.do("abort", 1, abort)
     bench.lend(2, 2)
     bench.clean()
 

@@ -139,6 +139,10 @@ class External:
         memory.cache.unlock(row.receipt)
         row.receipt, row.protected = receipt, match.node.end * memory.page_size
 
+    def is_queued(self, row: Row) -> bool:
+        """The row's load has not started: its batch is not formed yet."""
+        return row.load_ticket is not None and row.load_ticket in self._queued
+
     def cancel_load(self, row: Row) -> None:
         """The request leaves before its load has ended: the transfer must not complete into pages of others."""
         ticket, row.load_ticket = row.load_ticket, None
