@@ -13,7 +13,7 @@ from allocator.prefix_node import Evicted, Lock, PrefixNode
 
 
 class ReadWhileEvicted:
-    """Overrides a PrefixCache: an eviction that comes short lets go of what nothing holds but the pin of a store."""
+    """Overrides a PrefixCache: an eviction that comes short takes what nothing holds but the pin of a store."""
 
     faults: FaultLog
 
@@ -46,6 +46,10 @@ class ReadWhileEvicted:
                 return
             super().unlock(pin)
             self._let_go.add(pin.serial)
+            gone = not (pin.node.children or pin.node.full_lock)
+            victim = self._remove_leaf(pin.node) if gone else self._tombstone(pin.node)
+            need_pages -= len(victim.pages)
+            yield victim
 
     def _pin_of_a_store(self, is_pinned: Callable[[PrefixNode], bool]) -> Lock | None:
         """The oldest pin of a store that is all that keeps its node."""

@@ -16,8 +16,8 @@ from stress.check.state import Shadow
 
 JOURNAL_EVENTS = 100_000
 HISTORY_LINES = 20
-JOURNALLED = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
-
+_TRANSFERS = frozenset({EventKind.TRANSFER_BEGIN, EventKind.TRANSFER_END})
+JOURNALLED = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND}) | _TRANSFERS
 
 # A request's own operations say enough by their name; in the others the step tells whose pages they were.
 _OWN_KINDS = frozenset({"checkpoint", "finish", "abort", "retract"})
@@ -82,6 +82,8 @@ class History:
 
     def _line(self, event: Event, pool: str, page: int, sources: dict[str, str]) -> str | None:
         cause = event.cause
+        if event.kind in _TRANSFERS:
+            return self._transfer_line(event, pool, page)
         if event.peers is None:
             if event.pool != pool or not (event.pages == page).any():
                 return None
@@ -102,6 +104,15 @@ class History:
         if not len(at):
             return None
         return self._edge_line(event, source, int(event.pages[at[0]]), int(event.peers[at[0]]))
+
+    def _transfer_line(self, event: Event, pool: str, page: int) -> str | None:
+        """What ended without the page is not told of it."""
+        if event.pool != pool or pool in self._shadow.edge_into or not (event.pages == page).any():
+            return None
+        what = f"{event.method} {event.token} began"
+        if event.kind is EventKind.TRANSFER_END:
+            what = f"transfer {event.token} was {event.method}"
+        return f"{event.cause.operation} {what} with {pool} page {page} ({blame(event.cause)})"
 
     def _edge_line(self, event: Event, source: str, page: int, peer: int) -> str | None:
         cause = event.cause

@@ -94,7 +94,8 @@ class Engine(Protocol):
     edges: tuple[EdgeShape, ...]
     marks_exempt: frozenset[str]  # marks that it can't show, or never does by design
     # of: lends, returns, mapping, groups, tables, cache, counts, drain, owners,
-    # reads, writes, live, locks, transfers, keys, content, row_memory
+    # reads, writes, live, locks, transfers, keys, content, row_memory,
+    # private_loads: what is loaded is its request's own until it has landed, and given back if it does not
     observes: frozenset[str]
 
     def open(self, spec: RequestSpec) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rule_bench import EDGES, POOLS, Bench, hold
 
 from stress.check.event import Cause, Event, EventKind
-from stress.check.shadow import Ledger
+from stress.check.shadow import ALL_OBSERVATIONS, Ledger
 
 
 def pages_of(slots) -> list[int]:
@@ -67,9 +67,12 @@ def test_a_page_that_came_back_too_early_is_found_before_it_is_lent():
     bench = Bench(rules=["I15"])
     slots = stored(bench)
     bench.free(1, slots)
-    finding = bench.ledger.kept[0]
+    finding = next(finding for finding in bench.ledger.kept if finding.pool == "full")
     assert (finding.operation, finding.noticed) == (bench.number, bench.number)
     assert "is on the free list while the offload" in finding.message
+    assert [line for line in finding.history if "offload" in line] == [
+        f"1 offload 7 began with full page {finding.page} (finish of request 1)"
+    ]
     assert bench.ledger.findings == {"I15": 4}
 
 
@@ -121,6 +124,7 @@ def admitted(bench, rid, pages):
 @pytest.mark.parametrize("rules", [["I17"], ["I15"]])
 def test_a_hit_on_pages_whose_load_ended_without_them_is_found_where_it_ended(how, rules):
     bench = Bench(rules=rules)
+    bench.ledger.limit_to(ALL_OBSERVATIONS - {"private_loads"})
     pages = pages_of(bench.load(1, 3))
     begin(bench, "load", pages)
     bench.number += 1
@@ -134,6 +138,31 @@ def test_a_hit_on_pages_whose_load_ended_without_them_is_found_where_it_ended(ho
     finding = bench.only("I17")
     assert (finding.operation, finding.noticed, finding.page) == (ended, bench.number, pages[0])
     assert "request 2 was given page" in finding.message and "abort of request 1" in finding.message
+
+
+@pytest.mark.parametrize("rules", [["I17"], ["I15"]])
+@pytest.mark.parametrize(("how", "came"), [("cancelled", 0), ("failed", 0), ("done", 1)])
+def test_what_a_private_load_did_not_bring_is_given_back_or_in_its_requests_table(how, came, rules):
+    for left in ("in a table", "given back", "kept"):
+        bench = Bench(rules=rules)
+        slots = bench.load(1, 3)
+        pages = pages_of(slots)
+        begin(bench, "load", pages)
+        if left == "in a table":
+            hold(bench, 1, pages, kind="admit")
+
+        def leave(bench=bench, slots=slots, pages=pages, left=left):
+            end(bench, how, pages[:came], operation="abort")
+            if left == "given back":
+                bench.allocator.free_full_segment(slots, start_pos=0)
+
+        bench.do("abort", 1, leave, "release")
+        if left != "kept" or rules == ["I15"]:
+            bench.clean()
+            continue
+        finding = bench.only("I17")
+        assert (finding.operation, finding.page) == (bench.number, pages[came])
+        assert "is on loan in no request's table, and its load" in finding.message
 
 
 def test_a_load_that_lands_makes_its_pages_matchable():

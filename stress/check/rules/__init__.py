@@ -20,6 +20,7 @@ from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i14_promise import Promise
 from stress.check.rules.i15_transfers import Transfers
 from stress.check.rules.i16_content import Content
+from stress.check.rules.i17_given_back import GivenBack
 from stress.check.rules.i17_written import Written
 from stress.check.rules.i20_drained import Drained
 from stress.check.rules.i20_ended import Ended
@@ -47,6 +48,7 @@ RULES: tuple[type[Rule], ...] = (
     Transfers,
     Content,
     Written,
+    GivenBack,
     Drained,
     Ended,
     Keys,

@@ -76,6 +76,8 @@ class ReferenceEngine:
             self.pools = (full, swa, rows)
             self.edges = (EdgeShape("full", "ring", no_peer=0, gives_back=False),)
             self.observes = self.observes | {"row_memory"}
+        if not habits.inserts_loads_at_once:
+            self.observes = self.observes | {"private_loads"}
         self._specs: dict[int, RequestSpec] = {}
         self._rows: dict[int, Row] = {}
         self._spec_tails = 0

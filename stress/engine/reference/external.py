@@ -178,7 +178,8 @@ class External:
             if ticket is not None:
                 self._sending.add(ticket)
             node.backed_up = True
-            pin = self.memory.cache.lock(node, ("offload", node.node_id))
+            holder = "offload" if ticket is not None else "stored"
+            pin = self.memory.cache.lock(node, (holder, node.node_id))
             self._offloads.append(Offload(ticket, pin, node.start))
 
     def poll(self, now_us: int) -> int:
