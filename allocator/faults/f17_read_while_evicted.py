@@ -1,7 +1,7 @@
 """F17: pages go while a transfer still reads them (sgl-project/sglang#31427, vllm-project/vllm#52360).
 
-TensorRT-LLM#12542 too: a store of a node is queued, the request is preempted or ends, and the pages are lent to another, whose KV the store then
-saves under the first one's key.
+TensorRT-LLM#12542 too: a store of a node is queued, the request is preempted or ends, and the pages are lent to another,
+whose KV the store then saves under the first one's key.
 """
 
 from __future__ import annotations

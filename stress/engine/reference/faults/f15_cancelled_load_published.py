@@ -21,5 +21,5 @@ class CancelledLoadPublished:
 
     def cancel_load(self, row: Row) -> None:
         if self.is_queued(row) and self.faults.acts("F15"):
-            insert(self.memory, row, row.held)
+            insert(self.memory, row, row.held, finished=False)
         super().cancel_load(row)
