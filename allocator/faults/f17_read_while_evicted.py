@@ -1,6 +1,6 @@
 """F17: pages go while a transfer still reads them (sgl-project/sglang#31427, vllm-project/vllm#52360).
 
-TensorRT-LLM#12542 too: a store of a node is queued, the request is preempted or ends, and the pages are lent to another,
+TensorRT-LLM#12542 too. A store of a node is queued, its request is preempted or ends, the pages go to another one,
 whose KV the store then saves under the first one's key.
 """
 
