@@ -26,10 +26,8 @@ from stress.result import Finding
 ALL_OBSERVATIONS = frozenset(
     {
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
-        *("reads", "writes", "live", "locks", "transfers", "keys", "content"),
-        *("row_memory", "clock"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
-        "row_memory",
+        *("row_memory", "clock"),
     }
 )
 

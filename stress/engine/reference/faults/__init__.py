@@ -13,8 +13,8 @@ from stress.engine.reference.faults.f11_frontier_too_far import FrontierTooFar
 from stress.engine.reference.faults.f12_boundary_forgotten import BoundaryForgotten
 from stress.engine.reference.faults.f13_recorded_unaligned import RecordedUnaligned
 from stress.engine.reference.faults.f14_abort_before_batch import AbortBeforeBatch
-from stress.engine.reference.faults.f22_key_without_namespace import KeyWithoutNamespace
 from stress.engine.reference.faults.f15_cancelled_load_published import CancelledLoadPublished
+from stress.engine.reference.faults.f22_key_without_namespace import KeyWithoutNamespace
 from stress.engine.reference.faults.f24_ring_row_as_it_is import RingRowAsItIs
 
 ENGINE_FAULTS: dict[str, type] = {
