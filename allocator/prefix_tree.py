@@ -21,13 +21,14 @@ from allocator.prefix_recency import SWARecency
 
 NO_PAGES = np.empty(0, dtype=np.int64)
 NO_PAGES.flags.writeable = False
+_WORD = (1 << 62) - 1
 
 
 class PrefixTree:
     """Nodes below a root that stands for the empty prefix.
 
     Read only for others: `root`, `full_evictable`, `full_protected`, `swa_evictable` and `swa_protected` in
-    pages, `nodes_split` and `pages_recovered` since the start.
+    pages, `nodes_split` and `pages_recovered` since the start, `fingerprint`: which pages stand where.
     """
 
     def __init__(self, window_pages: int) -> None:
@@ -36,6 +37,7 @@ class PrefixTree:
         self.full_evictable = self.full_protected = 0
         self.swa_evictable = self.swa_protected = 0
         self.nodes_split = self.pages_recovered = 0
+        self.fingerprint = 0
         self._next_node_id = 1
         self._tick = 0
         self.full_queue = EvictionQueue(_is_unlocked_leaf)
@@ -114,6 +116,7 @@ class PrefixTree:
         self._touch((node,))
         self.full_evictable += len(pages)
         self.full_queue.push(node)
+        self.fingerprint = (self.fingerprint + _print_of(node)) & _WORD
         if swa_live:
             self.swa_evictable += len(pages)
             self.swa_recency.add_newest(node)
@@ -167,6 +170,7 @@ class PrefixTree:
         del parent.children[node.first_key]
         node.parent = None
         self.full_evictable -= pages
+        self.fingerprint = (self.fingerprint - _print_of(node)) & _WORD
         if swa_live:
             self.swa_evictable -= pages
             self.swa_recency.remove(node)
@@ -195,6 +199,11 @@ class PrefixTree:
     def swa_live_pages(self) -> np.ndarray:
         """The FULL pages of the tree that have SWA slots, int64[], in tree order."""
         return prefix_audit.page_ids(self.root, swa_live_only=True)
+
+
+def _print_of(node: PrefixNode) -> int:
+    """A number of the node's pages and their places in the prefix; a split does not change the sum over all nodes."""
+    return int(node.pages @ (node.pages + np.arange(node.start, node.end)))
 
 
 def _is_unlocked_leaf(node: PrefixNode) -> bool:

@@ -60,6 +60,10 @@ class DirectLinker:
         """How many leading keys of int64[n] are stored: 0..n."""
         return self._store.contains_prefix(keys)
 
+    def stored(self, keys: np.ndarray) -> np.ndarray:
+        """bool[n], one a key of int64[n]."""
+        return self._store.contains(keys)
+
     def swa_stored(self, keys: np.ndarray) -> np.ndarray:
         """bool[n]: a load of the page could restore its SWA part too; all False if this linker skips SWA."""
         if self.skips_swa:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from linker.faults import transfer_fault
+from linker.faults import TransferFault, transfer_fault
 from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
 from stress.config_limits import broken_limits
@@ -133,6 +133,35 @@ def _broken_transfer_faults(config: Config) -> Iterator[str]:
             yield (
                 f"{where}.delay_ms: a load that is lost for good would stop its rank; give the transport's "
                 "timeout, or kind lost-offload"
+            )
+        yield from _broken_in_groups(config, where, fault)
+
+
+def _broken_in_groups(config: Config, where: str, fault: TransferFault) -> Iterator[str]:
+    """The members of an attention TP group agree on what fails on one of them, at an exchange every step."""
+    size = config.layout.attn_tp_size
+    if size == 1:
+        return
+    if fault.kind == "lost" and not fault.delay_us:
+        yield (
+            f"{where}.delay_ms: an attention TP group waits for all its transfers, for one that is lost for good "
+            "without end; give the transport's timeout"
+        )
+    ranks = set(range(config.layout.tp_size) if fault.ranks is None else fault.ranks)
+    groups = [set(range(first, first + size)) for first in range(0, config.layout.tp_size, size)]
+    if not any(group & ranks and group - ranks for group in groups):
+        return
+    alike = f"on some ranks of an attention TP group of {size} alone"
+    if config.layout.exchange_ms:
+        yield (
+            f"{where}.ranks: transfers that fail {alike} are agreed at an exchange every step; set "
+            "layout.exchange_ms to 0, or name whole groups"
+        )
+    for name, arm in config.arms.named.items():
+        if not arm.target.startswith("reference"):
+            yield (
+                f"{where}.ranks: {arm.target} (arms.{name}) does not agree on transfers that fail {alike}; name "
+                "whole groups"
             )
 
 

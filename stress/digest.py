@@ -10,9 +10,8 @@ import sys
 from array import array
 from hashlib import blake2b
 
-from stress.operation import Kind, Operation
+from stress.operation import KIND_CODES, Operation
 
-_CODES = {kind: code for code, kind in enumerate(Kind, 1)}
 _BLOCK_WORDS = 8192
 
 
@@ -24,7 +23,7 @@ class Digest:
     def operation(self, operation: Operation) -> None:
         words = self._words
         answer = operation.answer or ()
-        words.extend((operation.number, _CODES[operation.kind], operation.at_us, len(operation.rows)))
+        words.extend((operation.number, KIND_CODES[operation.kind], operation.at_us, len(operation.rows)))
         for row in operation.rows:
             words.extend(row)
         words.append(len(answer))

@@ -11,6 +11,7 @@ from typing import Any
 
 from stress.operation import Operation
 from stress.recorder import RING_OPERATIONS
+from stress.verdict_rank import rule_and_pool
 
 _NAMES = {
     "admit": ("tokens cached", "tokens loaded"),
@@ -124,10 +125,8 @@ def _what_came_before(parted: Any, entries: Mapping[str, Entry], watched: bool) 
     ]
     if found:
         number, _, arm, finding = min(found, key=lambda each: each[:2])
-        return (
-            f"The first finding up to there: {arm} violated {finding['rule']} in pool {finding['pool']}, page "
-            f"{finding['page']}, at operation {number:,}."
-        )
+        page = f", page {finding['page']}" if finding["pool"] else ""
+        return f"The first finding up to there: {arm} violated {rule_and_pool(finding)}{page}, at operation {number:,}."
     none = "No finding up to there" if watched else "No rule was watched"
     for arm, entry in entries.items():
         asserted = (entry or {}).get("first_assert")

@@ -12,6 +12,7 @@ from typing import Any
 
 from stress.junit import JunitCase, JunitSuite, Problem
 from stress.nightly_verdict import Outcome, is_absent
+from stress.verdict_rank import rule_and_pool
 
 
 def suites_of(canary: Outcome, runs: list[Outcome], launcher: str, started_utc: str) -> list[JunitSuite]:
@@ -118,7 +119,7 @@ def rank_problem(rank: dict[str, Any]) -> Problem | None:
 
 def finding_line(finding: dict[str, Any]) -> str:
     """`I1 in pool swa, operation 40, 1.2 s: page 0 returned 391 times`."""
-    where = f"{finding['rule']} in pool {finding['pool']}, operation {finding['operation']}"
+    where = f"{rule_and_pool(finding)}, operation {finding['operation']}"
     return f"{where}, {finding['virtual_s']} s: {finding['message']}"
 
 

@@ -35,6 +35,7 @@ class Kind(str, Enum):
     __hash__ = str.__hash__  # an enum's own is a Python call, and every operation looks its kind up
 
 
+KIND_CODES = {kind: code for code, kind in enumerate(Kind, 1)}  # in digests and on the wire
 Rows = tuple[tuple[int, int], ...]
 
 

@@ -66,6 +66,7 @@ class Operator:
         self.pending_us = engine.pending_us
         self.loads_due_us = engine.loads_due_us
         self.failed_loads = engine.failed_loads
+        self.landed = engine.landed
 
     @property
     def now_us(self) -> int:

@@ -3,8 +3,10 @@
 No Ray, no torch.distributed and no files here: whoever drives the generator passes the payloads on and writes the
 first and last line of the rank's file; `emit` gets each line of evidence the moment it exists. A target's assertion
 or exception ends the rank's work, not the generator: it goes on yielding until every rank is done, so that all ranks
-of an arm yield equally often. A payload is the rank's step plan, a byte that says whether it is done, and news of
-the store. In lock step the gathered plans bind: each rank goes on from the latest time that any of them has reached.
+of an arm yield equally often. A payload is the rank's step plan, a byte that says whether it is done, its word to its
+attention-TP group where that has other members (stress.tp_group), and news of the store: each store holds the shards of
+its place in the group, so it learns from the ranks of the same place alone. In lock step the gathered plans bind: each
+rank goes on from the latest time that any of them has reached.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ import os
 import traceback
 from collections.abc import Generator
 
-from allocator.faults.log import NO_FAULTS, FaultLog
+from allocator.faults.log import NO_FAULTS, FaultLog, with_faults
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
 from stress.config import Config, from_dict
+from stress.config_schema import Layout
 from stress.engine.contract import Engine, RequestSpec
 from stress.engine.targets import build_engine
 from stress.fault_name import parse_faults
+from stress.operation import Operation
 from stress.operator import Operator, TargetFailed
+from stress.payload import Payload, payload_of
 from stress.probe import Probe
 from stress.recorder import Recorder
 from stress.result import (
@@ -43,12 +48,12 @@ from stress.serving.loop import ServingLoop
 from stress.serving.state import ServingState
 from stress.serving.timing import timing_of
 from stress.share import planned_requests, warm_of
-from stress.step_plan import PLAN_BYTES, GatheredPlans, plan_of
+from stress.step_plan import GatheredPlans
+from stress.tp_faults import RANK_FAULTS
+from stress.tp_group import TPGroup
+from stress.tp_word import TPWord
 from stress.workload.plan import Plan, build_plan
 from stress.workload.tokens import page_tokens
-
-BUSY, DONE = b"\0", b"\1"
-NEWS_AT = PLAN_BYTES + len(DONE)
 
 
 def run_rank(spec: RankSpec, emit: Emit) -> Generator[bytes, list[bytes], RankResult]:
@@ -87,16 +92,23 @@ class Rank:
         self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
         self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
         self.ledger.listen(self.coverage.observe, Coverage.kinds)
+        self.layout = config.layout.of(spec.ranks)
+        self.group = self._join_group(self.layout)
         check = config.check
         self.probe = None
         if check.level:
             self.probe = Probe(
-                engine, self.ledger, check.content_checked, check.bytes_per_token, tells_clock=True
+                engine,
+                self.ledger,
+                check.content_checked,
+                check.bytes_per_token,
+                tells_clock=True,
+                also=self.group.observes if self.group is not None else frozenset(),
             )
         self.operator = Operator(
             engine,
             self.probe,
-            self.recorder.record,
+            self._record,
             self._stop_if_asked,
             level=config.check.level,
             count_asserts=config.check.on_assert == "count",
@@ -116,6 +128,8 @@ class Rank:
         )
         self.loop = ServingLoop(self.state, Acceptance(spec.seed, serving.draft_tokens, accept_millionths))
         self.plans = GatheredPlans()
+        if self.group is not None and self.group.agreed is not None:
+            self.state.may_admit = self.group.may_admit
         self.status = "finished"
         self.errors = 0
         self.first_error: RankError | None = None
@@ -134,14 +148,18 @@ class Rank:
                 done = self._work(None if lock_step else boundary_us)
             self._heartbeat()
             own = self.state.take_plan(boundary_us)
-            payloads = yield own.to_bytes() + (DONE if done else BUSY) + self.engine.exchange()
-            table = [plan_of(payload) for payload in payloads]
+            # The group's word first: it takes in what has ended here, and that is news.
+            word = self._word()
+            payloads = yield Payload(own, done, word, self.engine.exchange()).pack()
+            heard = [payload_of(payload, in_groups=word is not None) for payload in payloads]
+            table = [told and told.plan for told in heard]
             if self.plans.add(own, table):
                 self.coverage.add("idle_rank", self.operator.number)
-            if all(not payload or payload[PLAN_BYTES:NEWS_AT] == DONE for payload in payloads):
+            words = [told and told.word for told in heard]
+            parted = self.group is not None and self.group.hear(words, self.state.now_us)
+            if not parted and all(told is None or told.done for told in heard):
                 break
-            others = (payload[NEWS_AT:] for index, payload in enumerate(payloads) if index != self.spec.index)
-            self.engine.learn([news for news in others if news])
+            self.engine.learn(self._news(heard))
             if lock_step:
                 # A step takes as long as the slowest rank's; one that is done stays where it ended.
                 boundary_us = max(plan.reached_us for plan in table if plan is not None)
@@ -150,12 +168,22 @@ class Rank:
         self.recorder.flush()
         return self._result()
 
+    def _news(self, heard: list[Payload | None]) -> list[bytes]:
+        """What other stores of shards of this rank's place have got."""
+        place, own = self.layout.attn_tp_rank, self.spec.index
+        others = (
+            told for rank, told in enumerate(heard) if told and rank != own and place(rank) == place(own)
+        )
+        return [told.news for told in others if told.news]
+
     def _work(self, boundary_us: int | None) -> bool:
         """Up to the boundary; None: one step. True when nothing more is to do: drained, or the target failed."""
         try:
             if not self.operator.number:
                 self.ballast.load()
             if not (self.loop.run_step() if boundary_us is None else self.loop.run_until(boundary_us)):
+                return False
+            if self._awaits_group():
                 return False
             self._drain()
         except StopOnFinding:
@@ -174,6 +202,17 @@ class Rank:
             self.operator.settle()
         return True
 
+    def _awaits_group(self) -> bool:
+        """Every request has ended; transfers that end by agreement need one exchange more."""
+        if self.group is None or self.group.agreed is None:
+            return False
+        while (due_us := self.operator.pending_us()) is not None:
+            if due_us > self.state.now_us:
+                self.state.set_now(due_us)
+                return True
+            self.operator.poll()
+        return False
+
     def _drain(self) -> None:
         """Every request has ended: transfers end, the cache is emptied, and the pools must be whole."""
         self.ballast.release()
@@ -181,6 +220,25 @@ class Rank:
             self.operator.now_us = max(self.operator.now_us, due_us)
             self.operator.poll()
         self.operator.drain()
+
+    def _join_group(self, layout: Layout) -> TPGroup | None:
+        """Its attention-TP group, where that has other members; what these agree on needs an exchange every step."""
+        if layout.attn_tp_size == 1:
+            return None
+        agreed = self.engine.join(layout.attn_tp_size) if layout.exchange_ms == 0 else None
+        group = with_faults(TPGroup, RANK_FAULTS, self.faults)
+        return group(layout, self.spec.index, agreed, self.engine.lookup_keys, self.ledger)
+
+    def _word(self) -> TPWord | None:
+        if self.group is None:
+            return None
+        waiting = [request.rid for request in self.state.waiting]
+        return self.group.word(waiting, self.state.now_us, ended=self.status != "finished")
+
+    def _record(self, operation: Operation) -> None:
+        self.recorder.record(operation)
+        if self.group is not None and self.probe is not None:
+            self.group.fold(operation, self.engine.standing())
 
     # Evidence
 

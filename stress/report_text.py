@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stress.verdict_rank import rule_and_pool
+
 WIDTH = 100
 HISTORY_LINES = 12
 STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
@@ -64,7 +66,7 @@ def print_first_finding(console: Console, arm: str, entry: dict[str, Any]) -> No
         finding, rank = min(found, key=lambda pair: (pair[0]["virtual_s"], pair[1]["rank"]))
         console.print()
         console.print(
-            f"first finding of {arm}: {finding['rule']} in pool {finding['pool']}, rank {rank['rank']}, "
+            f"first finding of {arm}: {rule_and_pool(finding)}, rank {rank['rank']}, "
             f"operation {finding['operation']}, {finding['virtual_s']} s"
         )
         print_wrapped(console, finding["message"], 2)

@@ -63,4 +63,5 @@ def _table(document: dict[str, Any]) -> Table:
 def _finding(finding: dict[str, Any] | None) -> str:
     if finding is None:
         return ""
-    return f"{finding['rule']} in {finding['pool']}, rank {finding['rank']}, operation {finding['operation']}"
+    where = f" in {finding['pool']}" if finding["pool"] else ""
+    return f"{finding['rule']}{where}, rank {finding['rank']}, operation {finding['operation']}"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 _INT64S = struct.Struct("<4q")
 PLAN_BYTES = _INT64S.size
+PLAN_WORDS = PLAN_BYTES // 8
 _MISSING = b"\xff" * PLAN_BYTES  # of a rank that is lost; no plan has a mode of -1
 
 

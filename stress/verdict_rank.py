@@ -57,6 +57,11 @@ def _step_plans_document(plans: StepPlans | None) -> dict[str, Any] | None:
     }
 
 
+def rule_and_pool(finding: dict[str, Any]) -> str:
+    """`I1 in pool swa`; `I18` alone for a rule that is of no pool."""
+    return f"{finding['rule']} in pool {finding['pool']}" if finding["pool"] else finding["rule"]
+
+
 def finding_document(finding: Finding | None) -> dict[str, Any] | None:
     """A finding with the history of its page."""
     if finding is None:

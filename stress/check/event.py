@@ -67,6 +67,14 @@ class EventKind(str, Enum):
     # pool, rid, pages = [pages that do not hold what is read there, the first such slot], peers = [label found there,
     # label expected (slot_label.py), stamp found - stamp expected]; method: forward, hit, publish, load, store or sweep
     CONTENT = "content"
+    # what the ranks of a group tell each other, seen by each of them; token = the rank itself, for a lookup the member
+    # rid, pages = keys of the request's prefix that the member's store holds, peers = 1: with the window part, else 0;
+    # token = -1: nothing is agreed from here on
+    RESTORABLE = "restorable"
+    # pages = rows of 5 words: rank, first rank and number of ranks of the collective, its name, its size; in order
+    COLLECTIVES = "collectives"
+    # pages = rows of 7 words: rank, operation, digest up to it, its kind, request, first and second word of the answer
+    DECISIONS = "decisions"
 
     __hash__ = str.__hash__  # an enum's own is a Python call, and a kind is looked up several times an event
 

@@ -48,6 +48,8 @@ class Evidence:
                 self.on_finding(finding)
 
     def _history_of(self, violation: Violation) -> list[str]:
+        if not violation.pool:
+            return []  # of no pool, so of no page
         source = violation.source or self._history.reader_of(violation.pool, violation.page)
         if source is None:
             return self._history.lines(violation.pool, violation.page)

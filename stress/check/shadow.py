@@ -28,6 +28,7 @@ ALL_OBSERVATIONS = frozenset(
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
         *("row_memory", "clock"),
+        *("lookups", "collectives", "decisions"),
     }
 )
 

@@ -229,3 +229,18 @@ class Engine(Protocol):
 
     def linker(self) -> object | None:
         """The `linker.contract.Linker` whose load, offload, cancel and poll the probe wraps; None: there is none."""
+
+    # the attention-TP group
+
+    def join(self, members: int) -> object | None:
+        """From now on lookups and transfers are agreed with the other members, in lock step, by the
+        `linker.agreed_linker.AgreedLinker` that is returned; None: they are not."""
+
+    def lookup_keys(self, rid: int) -> np.ndarray:
+        """Keys by which the store is asked for a request that is open and not admitted: int64[]. After `join` alone."""
+
+    def landed(self, rids: list[int]) -> bool:
+        """Whether the loads of these running requests have ended, for all members. Without a group: True."""
+
+    def standing(self) -> tuple[int, ...]:
+        """How pools, tree and locks stand, for the digest that the members compare: some integers in O(1)."""

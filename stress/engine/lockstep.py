@@ -41,6 +41,9 @@ READ = (
     "marks",
     "allocators",
     "linker",
+    "join",
+    "landed",
+    "standing",
     "exchange",
 )
 # A poll's number of completions and a window's trigger are the engine's own affair; their effects are compared.

@@ -36,8 +36,8 @@ _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 class Probe:
     """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes.
 
-    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `tells_clock`: whoever
-    drives the engine calls `clock` at each exchange.
+    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `tells_clock`:
+    whoever drives the engine calls `clock` at each exchange. `also`: what others tell the ledger.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Probe:
         bytes_per_token: int = 0,
         *,
         tells_clock: bool = False,
+        also: frozenset[str] = frozenset(),
     ):
-        told = engine.observes | {"offsets"} | ({"clock"} if tells_clock else set())
+        told = engine.observes | {"offsets"} | also | ({"clock"} if tells_clock else set())
         ledger.limit_to(told - ({"content"} if content == "off" else set()))
         self.ledger = ledger
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)

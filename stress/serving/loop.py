@@ -37,10 +37,14 @@ class ServingLoop:
         state = self.state
         while state.now_us < boundary_us:
             state.take_arrivals()
-            if state.chunked or (state.waiting and not state.blocked):
+            if state.landing:
+                self.prefill.land(transfer_us_max)
+            elif state.chunked or state.admits:
                 self.prefill.turn()
             elif state.decoding:
                 self.decode.turns(boundary_us)
+            elif state.waiting and not state.may_admit(state.waiting[0].rid):
+                state.set_now(state.now_us + 1)  # the lookup is agreed at the exchange that ends this step
             elif state.waiting:
                 self._unblock(transfer_us_max)
             else:

@@ -35,6 +35,24 @@ class Prefill:
         ready_us = max(self.state.engine.loads_due_us(), *(request.ready_us for request, _ in batch.rows))
         self.state.set_now(max(self.state.now_us + self.state.timing.prefill_us(batch.tokens), ready_us))
         self.state.poll()
+        if self.state.engine.landed([request.rid for request, _ in batch.rows]):
+            self._results(batch)
+        else:
+            self.state.landing = batch
+
+    def land(self, wait_us_max: int) -> None:
+        """The results of a batch that has run, once its loads have ended for all ranks of the group."""
+        self.state.poll()
+        batch = self.state.landing
+        if self.state.engine.landed([request.rid for request, _ in batch.rows]):
+            self.state.landing = None
+            self._results(batch)
+        else:
+            due_us = self.state.engine.pending_us()
+            wait_us = wait_us_max if due_us is None else min(due_us, wait_us_max)
+            self.state.set_now(max(self.state.now_us + 1, wait_us))
+
+    def _results(self, batch: Batch) -> None:
         self._give_back_failed(batch)
         if batch.rows:
             self._prefill_results(batch)
@@ -51,6 +69,8 @@ class Prefill:
                 self.state.blocked = True
                 break
             request = self.state.waiting[0]
+            if not self.state.may_admit(request.rid):
+                break
             if self._left_the_queue(request):
                 continue
             if not self._admit(request, batch):

@@ -1,7 +1,8 @@
 """What the turns of a rank share: the queue, who runs, virtual time, and how a request ends or steps back.
 
-A request is in exactly one place: not arrived, waiting, chunked (its prefill goes on next turn), decoding, or ended.
-`blocked` says that the head of the queue was refused and nothing has been given back since.
+A request is in exactly one place: not arrived, waiting, chunked (its prefill goes on next turn), landing (its batch
+has run and a load of it has not ended for the whole attention-TP group), decoding, or ended. `blocked` says that the
+head of the queue was refused and nothing has been given back since.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from stress.engine.contract import Engine, RequestSpec
+from stress.serving.admission import Batch
 from stress.serving.arrivals import Arrivals
 from stress.serving.request import LiveRequest, PlannedRequest
 from stress.serving.timing import Timing
@@ -38,6 +40,8 @@ class ServingState:
         self.decoding: dict[int, LiveRequest] = {}
         self.chunked: LiveRequest | None = None
         self.blocked = False
+        self.landing: Batch | None = None  # a prefill batch whose loads have not ended for all of the group
+        self.may_admit: Callable[[int], bool] = lambda rid: True  # whether the group has agreed on its lookup
         self.counts: Counter[str] = Counter(started=0, finished=0, cancelled=0, stuck=0)
         self.marks: Counter[str] = Counter()
         self.last_end_us = 0
@@ -45,7 +49,8 @@ class ServingState:
 
     @property
     def running(self) -> int:
-        return len(self.decoding) + (self.chunked is not None)
+        landing = len(self.landing.rows) if self.landing else 0
+        return len(self.decoding) + (self.chunked is not None) + landing
 
     def oldest_wait_us(self) -> int:
         """How long the request that has waited longest has waited."""
@@ -54,6 +59,11 @@ class ServingState:
     def is_idle(self) -> bool:
         """Nothing decodes, nothing is half prefilled, no transfer holds pages: there is nothing to wait for."""
         return not self.decoding and self.chunked is None and self.engine.pending_us() is None
+
+    @property
+    def admits(self) -> bool:
+        """Whether the head of the queue may be asked for now."""
+        return bool(self.waiting) and not self.blocked and self.may_admit(self.waiting[0].rid)
 
     def set_now(self, now_us: int) -> None:
         self.now_us = self.engine.now_us = now_us

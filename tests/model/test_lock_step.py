@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stress.config import load_config
-from stress.rank import NEWS_AT, Rank, run_rank
+from stress.payload import REST_AT
+from stress.rank import Rank, run_rank
 from stress.result import RankSpec
 from stress.serving.loop import ServingLoop
 from stress.step_plan import PLAN_BYTES, Mode, StepPlan, plan_of
@@ -13,7 +14,7 @@ from stress.verdict import make_verdict
 
 SMALL = ("workload.requests=80", "check.require=[]")
 LOCK_STEP = ("layout.exchange_ms=0", *SMALL)
-DONE_AT = slice(PLAN_BYTES, NEWS_AT)
+DONE_AT = slice(PLAN_BYTES, REST_AT)
 
 
 def gather(config, change=lambda exchange, rank, heard: heard, arm="patched"):

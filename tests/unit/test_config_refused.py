@@ -131,6 +131,38 @@ def test_a_wrong_override_is_refused_in_one_line_with_its_cure(override, cure):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("overrides", "broken"),
+    [
+        (
+            ['linker.faults=[{kind="failed",ranks=[0,1,3]}]'],
+            "linker.faults[0].ranks: transfers that fail on some ranks of an attention TP group of 2 alone are agreed "
+            "at an exchange every step; set layout.exchange_ms to 0",
+        ),
+        (
+            ['linker.faults=[{kind="lost-offload"}]'],
+            "linker.faults[0].delay_ms: an attention TP group waits for all its transfers",
+        ),
+        (
+            [
+                'linker.faults=[{kind="failed",ranks=[3]}]',
+                "layout.exchange_ms=0",
+                "arms.b.target=sglang==0.5.23",
+            ],
+            "linker.faults[0].ranks: sglang==0.5.23 (arms.b) does not agree on transfers",
+        ),
+    ],
+)
+def test_transfers_fail_on_a_part_of_a_group_only_where_its_ranks_agree_on_them(overrides, broken):
+    with pytest.raises(ConfigError) as refused:
+        load_config("seed", ["layout.dp_size=4", *overrides])
+    assert broken in str(refused.value)
+
+
+def test_whole_groups_may_fail_alike_at_any_exchange():
+    load_config("seed", ["layout.dp_size=4", 'linker.faults=[{kind="failed",ranks=[0,1]}]'])
+
+
 def test_a_real_tree_has_no_pages_of_one_token():
     with pytest.raises(
         ConfigError, match=r"pool\.page_size: 1 is another allocator in SGLang, which arms\.b is"

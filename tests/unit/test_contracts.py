@@ -11,6 +11,7 @@ from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.page_pool import PagePool
 from allocator.prefix_cache import PrefixCache
 from allocator.release import RELEASE_STRATEGIES
+from linker.agreed_linker import AgreedLinker
 from linker.contract import Linker
 from linker.direct import DirectLinker
 from stress.engine.contract import Engine
@@ -25,6 +26,7 @@ PAIRS = [
     (allocator_contract.PrefixCacheContract, PrefixCache),
     *((allocator_contract.ReleaseStrategy, strategy) for strategy in RELEASE_STRATEGIES.values()),
     (Linker, DirectLinker),
+    (Linker, AgreedLinker),
     (Engine, ReferenceEngine),
     (Launcher, InlineLauncher),
     (Launcher, LocalLauncher),

@@ -150,6 +150,8 @@ def test_rules_that_cannot_be_watched_are_not_listed():
             "I15",
             "I16",
             "I17",
+            "I18",
+            "I19",
             "I20",
             "I21",
             "I22",

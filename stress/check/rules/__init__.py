@@ -20,8 +20,11 @@ from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i14_promise import Promise
 from stress.check.rules.i15_transfers import Transfers
 from stress.check.rules.i16_content import Content
+from stress.check.rules.i17_agreed import Agreed
 from stress.check.rules.i17_given_back import GivenBack
 from stress.check.rules.i17_written import Written
+from stress.check.rules.i18_alike import Alike
+from stress.check.rules.i19_collectives import Collectives
 from stress.check.rules.i20_drained import Drained
 from stress.check.rules.i20_ended import Ended
 from stress.check.rules.i21_keys import Keys
@@ -49,6 +52,9 @@ RULES: tuple[type[Rule], ...] = (
     Content,
     Written,
     GivenBack,
+    Agreed,
+    Alike,
+    Collectives,
     Drained,
     Ended,
     Keys,

@@ -9,11 +9,12 @@ from allocator.faults.log import NO_FAULTS, FaultLog, with_faults
 from allocator.hybrid_swa import HybridSWAAllocator
 from allocator.prefix_cache import PrefixCache
 from allocator.swa_ring import SWARing
+from linker.agreed_linker import AgreedLinker
 from linker.direct import DirectLinker
 from stress.engine.contract import Warm
 from stress.engine.reference.engine import ReferenceEngine
 from stress.engine.reference.external import External
-from stress.engine.reference.faults import ENGINE_FAULTS, EXTERNAL_FAULTS, MEMORY_FAULTS
+from stress.engine.reference.faults import AGREED_FAULTS, ENGINE_FAULTS, EXTERNAL_FAULTS, MEMORY_FAULTS
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.row import NO_PAGES
@@ -69,6 +70,7 @@ def build_reference(
         ring=ring,
         habits=habits,
         external=with_faults(External, EXTERNAL_FAULTS, faults),
+        agreed_linker=with_faults(AgreedLinker, AGREED_FAULTS, faults),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from allocator.swa_ring import SWARing
+from linker.agreed_linker import AgreedLinker
 from linker.direct import DirectLinker
 from stress.check.event import EdgeShape, PoolShape
 from stress.engine.contract import Admission, RequestSpec, Room, RowPass, WindowRead
@@ -47,18 +48,21 @@ class ReferenceEngine:
     def __init__(
         self,
         memory: Memory,
-        linker: DirectLinker | None,
+        linker: DirectLinker | AgreedLinker | None,
         *,
         max_rows: int,
         spare_pages: int,
         ring: SWARing | None = None,
         habits: Habits = OURS,
         external: type[External] = External,
+        agreed_linker: type[AgreedLinker] = AgreedLinker,
     ) -> None:
         self.now_us = 0
         self.memory = memory
         self.habits = habits
         self.external = external(memory, linker, habits)
+        self.agreed_linker = agreed_linker
+        self.agreed: AgreedLinker | None = None
         self.ring = None if ring is None else WindowRing(memory, ring)
         self.max_rows = max_rows
         self.spare_pages = spare_pages
@@ -331,4 +335,33 @@ class ReferenceEngine:
         return self.memory.allocator
 
     def linker(self) -> DirectLinker | None:
-        return self.external.linker
+        return self.agreed.own if self.agreed else self.external.linker
+
+    # The attention-TP group
+
+    def join(self, members: int) -> AgreedLinker | None:
+        linker = self.external.linker
+        if linker is not None:
+            self.agreed = self.external.linker = self.agreed_linker(linker, members, lambda: self.now_us)
+        return self.agreed
+
+    def lookup_keys(self, rid: int) -> np.ndarray:
+        spec = self._specs[rid]
+        keys = self.keys_of(spec)[: self._usable_pages(spec)]
+        return keys if spec.restorable is None else keys[: spec.restorable // self.page_size]
+
+    def landed(self, rids: list[int]) -> bool:
+        return self.agreed is None or all(self._rows[rid].load_ticket is None for rid in rids)
+
+    def standing(self) -> tuple[int, ...]:
+        cache, allocator = self.memory.cache, self.memory.allocator
+        return (
+            allocator.full_available_size(),
+            allocator.swa_available_size(),
+            *cache.counts(),
+            cache.fingerprint,
+            cache.nodes_split,
+            cache.pages_recovered,
+            self.external.pins(),
+            len(self._rows),
+        )

@@ -18,12 +18,15 @@ import torch
 
 from allocator.prefix_audit import nodes_below
 from allocator.prefix_node import Lock, PrefixNode
+from linker.agreed_linker import AgreedLinker, Told
 from linker.contract import Completion
 from linker.direct import DirectLinker
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
 from stress.engine.reference.publish import insert
 from stress.engine.reference.row import NO_PAGES, Row
+
+Store = DirectLinker | AgreedLinker | Told
 
 
 class Load(NamedTuple):
@@ -45,7 +48,7 @@ class Offload(NamedTuple):
 class External:
     """`linker` None: there is no external store, nothing is ever restored or stored."""
 
-    def __init__(self, memory: Memory, linker: DirectLinker | None, habits: Habits) -> None:
+    def __init__(self, memory: Memory, linker: DirectLinker | AgreedLinker | None, habits: Habits) -> None:
         self.memory = memory
         self.linker = linker
         self.habits = habits
@@ -66,12 +69,16 @@ class External:
         """How many pages after the local hit can be restored so that the window behind them is whole."""
         if self.linker is None or local_pages >= len(keys):
             return 0
-        pages = self.linker.lookup(keys[local_pages:])
+        return self.longest(self.linker, keys, local_pages)
+
+    def longest(self, store: Store, keys: np.ndarray, local_pages: int) -> int:
+        """`restorable` by one store: the linker, or what one member of a group has told of its own."""
+        pages = store.lookup(keys[local_pages:])
         asks_swa = self.memory.paged_swa and self.habits.asks_swa_where_paged
         if not pages or (self.linker.skips_swa and not asks_swa):
             return pages
         # The window of a restored prefix is restored as far as it lies behind the local hit, which has its own.
-        stored = self.linker.swa_stored(keys[local_pages : local_pages + pages])
+        stored = store.swa_stored(keys[local_pages : local_pages + pages])
         while pages and not stored[max(0, pages - self.window_pages) : pages].all():
             pages -= 1
         return pages

@@ -262,3 +262,17 @@ class SglangEngine:
 
     def linker(self) -> object | None:
         return self.calls.linker.direct if self.calls.linker else None
+
+    # Lookups and transfers are not agreed: without transfer faults the members' stores can't differ.
+
+    def join(self, members: int) -> None:
+        return None
+
+    def lookup_keys(self, rid: int) -> np.ndarray:
+        raise NotImplementedError("lookups are not agreed")
+
+    def landed(self, rids: list[int]) -> bool:
+        return True
+
+    def standing(self) -> tuple[int, ...]:
+        return tuple(number for counts in self.counts().values() for number in counts)
