@@ -15,7 +15,7 @@ from typing import Any
 
 from stress.config_schema import Config, Layout
 
-_RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z")
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?\Z")
 CURE = 'write ranges such as "0-3" or "0,2,4-6"'
 
 

@@ -54,10 +54,13 @@ def read_manifest(run_dir: Path) -> tuple[dict[str, Any], Config]:
     path = run_dir / "manifest.json"
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=dict)
-        return manifest, from_dict(manifest["config"])
+        return manifest, from_dict(msgspec.convert(manifest["config"], dict[str, Any]))
     except (OSError, KeyError, msgspec.MsgspecError, ConfigError) as error:
+        lacks = (
+            f"has no {error}" if isinstance(error, KeyError) else getattr(error, "strerror", None) or error
+        )
         raise RunDirectoryError(
-            f"{path}: {getattr(error, 'strerror', None) or error}; without it and a verdict.json nothing can be told"
+            f"{path}: {lacks}; without it and a verdict.json nothing can be told"
         ) from None
 
 

@@ -188,10 +188,10 @@ class RunDirectory:
                 os.fsync(file.fileno())
             part.replace(path)
         except OSError as error:
-            part.unlink(missing_ok=True)
-            raise RunWriteError(
-                f"{path}: {error.strerror}; free some room, or choose another --out DIR"
-            ) from error
+            with contextlib.suppress(OSError):  # not there, or on a file system that turned read-only
+                part.unlink()
+            told = f"{path}: {error.strerror}; free some room, or choose another --out DIR"
+            raise RunWriteError(told) from error
         return path
 
 
@@ -200,11 +200,10 @@ def make_folder(out: str | Path | None, config_name: str, *, now: datetime | Non
 
     Raises RunDirectoryError when `out` is not empty, is no directory, or cannot be made.
     """
-    now = now or datetime.now(timezone.utc)
     with _no_folder(out):
-        return (
-            _make_named(Path(out)) if out is not None else _make_dated(Path("runs"), config_name, now)
-        ).absolute()
+        if out is not None:
+            return _make_named(Path(out)).absolute()
+        return _make_dated(Path("runs"), config_name, now or datetime.now(timezone.utc)).absolute()
 
 
 @contextlib.contextmanager
@@ -214,19 +213,20 @@ def _no_folder(out: str | Path | None) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename or out or "runs"
-        raise RunDirectoryError(
-            f"run directory {place}: {error.strerror}; choose another one with --out DIR"
-        ) from error
+        told = f"run directory {place}: {error.strerror}; choose another one with --out DIR"
+        raise RunDirectoryError(told) from error
 
 
 def _make_named(path: Path) -> Path:
     """Makes the directory that the user named; one that is empty is taken."""
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
-        raise RunDirectoryError(
-            f"--out {path}: is not empty and a run overwrites nothing; name a new directory"
-        )
-    return path
+        why = "is not empty and a run overwrites nothing"
+    elif not os.access(path, os.W_OK | os.X_OK):
+        why = "cannot be written into"
+    else:
+        return path
+    raise RunDirectoryError(f"--out {path}: {why}; name a new directory")
 
 
 def _make_dated(runs: Path, config_name: str, now: datetime) -> Path:

@@ -1,6 +1,6 @@
 """The sum over seeds for people: a line a seed with its first finding, then how often and with what bounds.
 
-Reads verdict.json alone; made as well while the seeds go on.
+Reads verdict.json, and which seeds have a folder; made as well while the seeds go on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def print_seeds(document: dict[str, Any], folder: Path, stream: TextIO) -> None:
     span = f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     console.print(f"config {document['config']}, {span}, launcher {document['launcher']}")
     console.print()
-    console.print(_table(document))
+    console.print(_table(document, folder))
     console.print()
     line = Text("verdict  ")
     line.append(document["verdict"], style=STYLES.get(document["verdict"], ""))
@@ -33,15 +33,13 @@ def print_seeds(document: dict[str, Any], folder: Path, stream: TextIO) -> None:
     if "compare" in document:
         compared = document["compare"]
         outcome = compared["outcome"].replace("_", " ")
-        reproduced = document["k_of_n"]["reproduced"]
-        console.print(
-            f"compare  base {compared['base']}, test {compared['test']}: {outcome} (reproduced on "
-            f"{reproduced['k']} of {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'})"
-        )
+        k, n = (document["k_of_n"]["reproduced"][key] for key in ("k", "n"))
+        shown = f" (reproduced on {k} of {n} {'seed' if n == 1 else 'seeds'})" if n else ""
+        console.print(f"compare  base {compared['base']}, test {compared['test']}: {outcome}{shown}")
     console.print(f"folder  {folder}", overflow="ignore", no_wrap=True, crop=False)
 
 
-def _table(document: dict[str, Any]) -> Table:
+def _table(document: dict[str, Any], folder: Path) -> Table:
     compared = "compare" in document
     table = Table(box=None, pad_edge=False)
     table.add_column("seed", justify="right", no_wrap=True)
@@ -55,9 +53,15 @@ def _table(document: dict[str, Any]) -> Table:
         cells = [Text(verdict, STYLES.get(verdict, "")) for verdict in verdicts]
         if compared:
             cells.append(Text((entry["outcome"] or "").replace("_", " ")))
-        told = "not run" if entry["run_dir"] is None else _finding(entry["first_finding"])
+        told = _unmade(entry, folder) if entry["run_dir"] is None else _finding(entry["first_finding"])
         table.add_row(str(entry["seed"]), *cells, Text(told))
     return table
+
+
+def _unmade(entry: dict[str, Any], folder: Path) -> str:
+    """A seed that was begun has left what its ranks had written: in a run that goes on, or was killed."""
+    begun = folder / f"seed-{entry['seed']}"
+    return f"not over, see {begun.name}" if begun.is_dir() else "not run"
 
 
 def _finding(finding: dict[str, Any] | None) -> str:

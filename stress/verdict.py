@@ -91,7 +91,7 @@ def _arm_document(config: Config, arm: str, ranks: list[RankResult]) -> dict[str
         reasons.append(
             f"Arm {arm} was expected to fail, but by a finding or an assert, and has errors alone."
         )
-    elif record.expect == "fail":
+    elif record.expect == "fail" and verdict == "pass":
         reasons.append(f"Arm {arm} was expected to fail and did not.")
     elif verdict == "pass":
         finished = _totals(ranks)["requests_finished"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from click.core import ParameterSource
 
 from stress.command.execute import execute, exit_code, show
 from stress.command.options import RunOptions, require_arm, resolve, run_options, with_faults
-from stress.config import Config, ConfigError
+from stress.config import Config, ConfigError, config_names
 
 UNKNOWN = 3
 
@@ -36,10 +37,17 @@ def compare(config: str, other_run: str | None, base: str | None, test: str | No
     options = RunOptions(**given)
     if other_run is not None:
         return _compare_made(config, other_run, base, test, options)
+    _refuse_lone_run(config)
     for option, arm in (("--base", base), ("--test", test)):
         if arm is None:
             raise click.MissingParameter(param_hint=f"'{option}'", param_type="option")
     return _compare_live(config, base, test, options)
+
+
+def _refuse_lone_run(config: str) -> None:
+    """Raises ConfigError for a run directory that no other one follows."""
+    if (Path(config) / "ranks").is_dir() and config not in config_names():
+        raise ConfigError(f"{config}: is a run; name the one to compare it with behind it, or a CONFIG")
 
 
 def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int:

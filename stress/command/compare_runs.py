@@ -48,13 +48,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 def compare_runs(base_dir: str, test_dir: str, base_arm: str | None, test_arm: str | None) -> dict[str, Any]:
     """The document. Raises ConfigError, RunDirectoryError, and RunUnfinished where a run shows nothing yet."""
-    base, test = _side(base_dir, base_arm, "--base"), _side(test_dir, test_arm, "--test")
     try:
+        base, test = _side(base_dir, base_arm, "--base"), _side(test_dir, test_arm, "--test")
         _require_same_requests(base, test)
         return _document(base, test)
     except KeyError as missing:
         raise RunDirectoryError(
             f"{base_dir}, {test_dir}: a verdict.json or manifest.json has no {missing}; it is not whole, run again"
+        ) from None
+    except (AttributeError, IndexError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{base_dir}, {test_dir}: {error}; a verdict.json or manifest.json was changed after the run, run again"
         ) from None
 
 

@@ -10,6 +10,7 @@ coordinator's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -25,7 +26,7 @@ from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_o
 from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
-from stress.launch.local_pipe import Ended, Gone, Refused, StorePort, decode, encode
+from stress.launch.local_pipe import Ended, Gone, Message, Refused, StorePort, decode, encode
 from stress.result import RankSpec, utf8_text
 
 
@@ -55,14 +56,20 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
         spec = msgspec.structs.replace(spec, device=torch_device(spec.device, spec.rank))
         outcome, group = _run(spec, entry, pipe, news, timeout_s)
     except LaunchError as error:
-        pipe.send_bytes(encode(Refused(str(error))))
+        _tell(pipe, Refused(str(error)))
         lifeline.join()  # until the coordinator lets go, which ends this process
         return
-    pipe.send_bytes(encode(Ended(outcome)))
+    _tell(pipe, Ended(outcome))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
     lifeline.join()
     del group  # held until here for the peers that still exchange
+
+
+def _tell(pipe: Connection, message: Message) -> None:
+    """To the coordinator. One that has let go, as when a peer was refused first, is asking for nothing any more."""
+    with contextlib.suppress(ConnectionError):  # the lifeline sees the same and ends this process
+        pipe.send_bytes(encode(message))
 
 
 def _listen(pipe: Connection, news: News) -> None:
@@ -98,7 +105,7 @@ def _join(spec: RankSpec, pipe: Connection, news: News, timeout_s: float) -> Gro
     """Meets the arm's other ranks: the first tells the coordinator where, the others are told."""
     if spec.index == 0:
         store, port = open_store(LOOPBACK, timeout_s)
-        pipe.send_bytes(encode(StorePort(port)))
+        _tell(pipe, StorePort(port))
     else:
         try:
             store = news.port.get(timeout=timeout_s)

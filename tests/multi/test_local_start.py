@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 
 import msgspec
 import pytest
 from launch_ranks import launch_config, rank_specs
 from processes import still_alive
 
+from stress.launch import local_rank
 from stress.launch.contract import LaunchError
 from stress.launch.local import LocalLauncher
 
@@ -29,6 +31,28 @@ def test_a_device_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPat
                 launcher.poll(1.0)
     finally:
         launcher.close()
+
+
+def test_a_rank_that_nobody_listens_to_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """A peer was refused first, so the coordinator has let go of all: this one's refusal interests nobody."""
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()
+    spec = msgspec.structs.replace(rank_specs(launch_config(2, rounds=1))[1], device="cuda")
+    context = multiprocessing.get_context("fork")
+    rank = context.Process(target=_unheard_rank, args=(theirs, msgspec.json.encode(spec)))
+    rank.start()
+    rank.join(60)
+    assert (rank.exitcode, capfd.readouterr().err) == (0, "")
+
+
+def _unheard_rank(pipe, spec_json: bytes) -> None:
+    local_rank._listen = lambda pipe, news: None  # it has not come to hear of the end of the pipe yet
+    local_rank.torch_device = _no_device
+    local_rank.rank_process(pipe, spec_json, ENTRY, 5.0)
+
+
+def _no_device(requested: str, rank: int) -> str:
+    raise LaunchError("layout.device is cuda, but there is none")
 
 
 def test_a_machine_without_room_says_how_many_ranks_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

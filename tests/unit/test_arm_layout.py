@@ -39,6 +39,7 @@ def test_ranges_of_ranks(text, ranks):
         ("0-99999", 'write ranges such as "0-3"'),
         ("3-0", "write 0-3"),
         ("0-3,2", "rank 2 is named twice"),
+        ("\u0663", 'write ranges such as "0-3"'),  # a digit, but of another script
     ],
 )
 def test_what_is_no_range(text, cure):

@@ -119,6 +119,8 @@ def test_a_document_that_is_kept_is_reported_again(capsys):
         (["old", "new", "--seed", "3"], "--seed: two runs that were made are only read; leave it out"),
         (["old", "new", "--launcher", "ray"], "--launcher: two runs that were made are only read"),
         (["old", "new", "--out", "live"], "--out live: is not empty"),
+        (["old"], "old: is a run; name the one to compare it with behind it, or a CONFIG"),
+        (["live", "--base", "unpatched", "--test", "patched"], "live: is a run; name the one to compare"),
     ],
 )
 def test_a_mistake_is_one_line(capsys, arguments, told):
@@ -166,6 +168,32 @@ def test_a_verdict_that_is_not_whole_is_one_line(capsys):
     Path("half/verdict.json").write_text(json.dumps(document))
     assert main(["compare", "old", "half"]) == 2
     assert "has no 'layout'; it is not whole, run again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "verdict.json",
+            '{"schema": 1, "arms": {"patched": {}}}',
+            "has no 'ranks'; it is not whole, run again",
+        ),
+        ("verdict.json", '{"schema": 1, "arms": {"patched": 3}}', "was changed after the run, run again"),
+        ("manifest.json", '{"config": 1}', "manifest.json: Expected `object`, got `int`; without it"),
+        ("manifest.json", "{}", "manifest.json: has no 'config'; without it"),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_run_that_was_changed_is_one_line(tmp_path, capsys, name, text, told, order):
+    changed = tmp_path / "changed"
+    (changed / "ranks").mkdir(parents=True)
+    for kept in ("manifest.json", "verdict.json"):
+        (changed / kept).write_bytes(Path("new", kept).read_bytes())
+    (changed / name).write_text(text)
+    assert main(["compare", *["old", str(changed)][::order]]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, len(printed.err.splitlines())) == ("", 1)
+    assert told in printed.err
 
 
 def plan(override=None):

@@ -11,7 +11,15 @@ import msgspec
 import pytest
 
 from stress import manifest
-from stress.record import RankFile, RankTail, RunDirectory, RunDirectoryError, RunWriteError, rank_path
+from stress.record import (
+    RankFile,
+    RankTail,
+    RunDirectory,
+    RunDirectoryError,
+    RunWriteError,
+    make_folder,
+    rank_path,
+)
 from stress.result import (
     Assertion,
     AssertLine,
@@ -157,6 +165,28 @@ def test_a_document_that_cannot_be_written_leaves_the_old_one(
         run.write_verdict({"verdict": "pass"})
     assert run.read_verdict() == {"verdict": "unknown"}
     assert sorted(path.name for path in run.path.iterdir()) == ["ranks", "verdict.json"]
+
+
+def test_a_file_system_that_turned_read_only_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory.create(tmp_path / "run", "seed")
+
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for call in ("open", "unlink"):  # the second clears up after the first
+        monkeypatch.setattr(Path, call, refused)
+    with pytest.raises(RunWriteError, match=r"verdict\.json: Read-only file system; .*another --out DIR"):
+        run.write_verdict({})
+
+
+def test_an_empty_directory_that_cannot_be_written_into_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(RunDirectoryError, match=r"--out .*: cannot be written into; name a new directory"):
+        make_folder(tmp_path, "seed")
 
 
 def test_a_full_device_cuts_a_line_and_nothing_follows_it(tmp_path: Path) -> None:

@@ -148,7 +148,10 @@ def test_the_sum_is_there_from_the_start_and_grows_seed_by_seed(ranks, capsys, m
     capsys.readouterr()
     assert main(["report", "killed2"]) == 3
     printed = capsys.readouterr().out
-    assert UNDER_WAY in printed
+    assert UNDER_WAY in printed and "   2           not over, see seed-2" in printed
+    assert main(["report", "killed1"]) == 3
+    printed = capsys.readouterr().out
+    assert "   1           not over, see seed-1" in printed
     assert "   2           not run" in printed
 
 

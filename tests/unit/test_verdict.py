@@ -73,6 +73,14 @@ def test_a_failure_that_did_not_come_is_not_as_expected():
     ranks = [rank("unpatched", 0), rank("unpatched", 1)]
     document = verdict_of(*clean(), arms=("unpatched", "patched"), unpatched=ranks)
     assert (document["verdict"], document["as_expected"]) == ("pass", False)
+    assert "Arm unpatched was expected to fail and did not." in document["reasons"]
+
+
+def test_of_an_arm_that_is_unknown_nobody_says_that_it_did_not_fail():
+    ranks = [rank("unpatched", 0), rank("unpatched", 1, "stopped")]
+    document = verdict_of(*clean(), arms=("unpatched", "patched"), unpatched=ranks)
+    assert (document["verdict"], document["as_expected"]) == ("unknown", False)
+    assert "expected" not in " ".join(document["reasons"])
 
 
 FAILS = [
