@@ -65,7 +65,8 @@ class EventKind(str, Enum):
     # whole prefix; method says where they are found
     KEYS = "keys"
     # pool, rid, pages = [pages that do not hold what is read there, the first such slot], peers = [label found there,
-    # label expected (slot_label.py), stamp found - stamp expected]; method: forward, hit, publish, load, store or sweep
+    # label expected (slot_label.py), 1 where the page was lent anew since: nobody wrote there]; method: forward, hit,
+    # publish, load, store or sweep
     CONTENT = "content"
     # what the ranks of a group tell each other, seen by each of them; token = the rank itself, for a lookup the member
     # rid, pages = keys of the request's prefix that the member's store holds, peers = 1: with the window part, else 0;

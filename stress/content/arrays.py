@@ -29,12 +29,12 @@ class HostArrays:
         """array[index] = values; of equal indices the last one counts."""
         np.put(array, index, values, mode="clip")
 
-    def add(self, array: np.ndarray, index: np.ndarray, value: int) -> None:
-        """`value` on each of the rows `index` of `array`, once where a row comes twice; it may wrap around."""
+    def fill(self, array: np.ndarray, index: np.ndarray | list[int], value: int) -> None:
+        """`value` into the whole rows `index` of `array`."""
         try:
-            array[index] += value
+            array[index] = value
         except IndexError:
-            array[index.clip(0, len(array) - 1)] += value
+            array[np.clip(index, 0, len(array) - 1)] = value
 
     def rows(self, array: np.ndarray, index: np.ndarray) -> np.ndarray:
         """A copy of the rows `index` of a two-dimensional array."""
@@ -73,7 +73,7 @@ class DeviceArrays:
     def place(self, column: Array) -> torch.Tensor:
         if isinstance(column, torch.Tensor):
             return column
-        return torch.from_numpy(np.ascontiguousarray(column)).to(self._device, non_blocking=True)
+        return torch.from_numpy(np.ascontiguousarray(column, dtype=np.int64)).to(self._device, non_blocking=True)
 
     def take(self, array: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return array.view(-1)[index.clamp(0, array.numel() - 1)]
@@ -81,9 +81,8 @@ class DeviceArrays:
     def put(self, array: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> None:
         array.view(-1)[index.clamp(0, array.numel() - 1)] = values
 
-    def add(self, array: torch.Tensor, index: torch.Tensor, value: int) -> None:
-        index = index.clamp(0, len(array) - 1)
-        array[index] = array[index] + value
+    def fill(self, array: torch.Tensor, index: torch.Tensor, value: int) -> None:
+        array.index_fill_(0, index.clamp(0, len(array) - 1), value)
 
     def rows(self, array: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return array[index.clamp(0, len(array) - 1)]

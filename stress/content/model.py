@@ -1,9 +1,10 @@
 """Stands for the model: stamps what a forward pass or a load writes, and compares before anything reads it.
 
-A commit stands for the forward pass that wrote what it commits. Before it the pass reads a request's whole prefix from
-the first pool, and its window through the target's own mapping, as an attention kernel would. Compared besides: a hit
-at admission, a row as it is published, what an offload stores when it ends, and the cache's pages in sweeps. What
-differs is told as CONTENT; on a device the comparison stays there, and its integers land with the step's other copies.
+A commit stands for the forward pass that wrote what it commits. Before it the pass reads a request's window, through
+the target's own mapping as an attention kernel would, and with `every_slot` its whole prefix from the first pool.
+Compared besides: a hit at admission, a row as it is published, what an offload stores when it ends, and the cache's
+pages in sweeps. What differs is told as CONTENT; on a device the comparison stays there, and its integers land with the
+step's other copies.
 What the store holds is a function of its keys; what an offload stored wrong is kept as an exception, on a host alone.
 """
 
@@ -44,6 +45,9 @@ class Content:
             return FullStamps(shape, arrays, bytes_per_token) if every_slot else SampledStamps(shape, arrays)
 
         self._page_size = engine.page_size
+        self._reads_rows = (
+            every_slot  # a sample leaves the whole prefix of each pass to the row's publication
+        )
         self._pool = stamps_of(watch.source.shape)
         window = next(
             (shape for shape in engine.pools if watch.edge and shape.name == watch.edge.target), None
@@ -81,7 +85,9 @@ class Content:
         """The engine is about to be asked for `operation`."""
         if operation.kind is Kind.COMMIT:
             for rid, _ in operation.rows:
-                self._written[rid] = self._read(rid, "forward")
+                tokens = self._written[rid] = self._engine.committed(rid)
+                if self._reads_rows:
+                    self._read(rid, "forward", tokens)
                 self._read_window(rid)
         elif operation.kind in _PUBLISHING_KINDS:
             for rid, _ in operation.rows:
@@ -120,7 +126,7 @@ class Content:
     def _lent(self, pool: str, pages: Array) -> None:
         stamps = self._stamps.get(pool)
         if stamps is not None:
-            stamps.lend(pages)
+            stamps.lend(self._arrays.place(pages))
 
     def _read(self, rid: int, method: str, tokens: int | None = None) -> int:
         """Compares the request's first `tokens` positions, all that are written by default; returns how many."""

@@ -1,7 +1,7 @@
 """The stamps of one pool: what each slot holds, as an integer that names its token's whole prefix and namespace.
 
-A stamp is key + offset * TOKEN: the key of the page and the token's offset in it. A page that is lent anew has LOAN put
-on its stamps, so what is left from its last loan is nobody's. Beside the stamps stand labels, for words.
+A stamp is key + offset * TOKEN: the key of the page and the token's offset in it. A page that is lent anew loses
+its stamps, so what is left from its last loan is nobody's. Beside the stamps stand labels, for words.
 `FullStamps` has every slot; `SampledStamps` has two a page, of its first token and of the last one written, which is
 all that it compares: two integers a page instead of one a slot.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stress.check.event import PoolShape
-from stress.check.slot_label import LOAN, NOTHING
+from stress.check.slot_label import NOTHING
 from stress.content.arrays import Array, DeviceArrays, HostArrays
 from stress.content.span import Span
 
@@ -24,7 +24,7 @@ _WORD_BYTES = 8
 
 class Difference(NamedTuple):
     """What a comparison tells: pages = [pages that differ, the first wrong slot], peers = [label found there, label
-    expected, found - expected]. int64, on the pool's device."""
+    expected, 1 if the slot was not written since its page was lent]. int64, on the pool's device."""
 
     pages: Array
     peers: Array
@@ -51,6 +51,10 @@ class _Stamps:
         # By tokens of a page: what its last one's stamp is more than one at the page's end.
         self._from_end = np.concatenate((self._words[:1], self._words - self._words[-1])).tolist()
 
+    def _forgotten(self, place: Array) -> Array:
+        """int64[1]: whether nothing was written at this place of the stamps since its page was lent."""
+        return (self.arrays.take(self._stamps, place) == _UNWRITTEN) * 1
+
 
 class SampledStamps(_Stamps):
     """Two stamps a page: of its first token, and of the last one written as if that were the page's last."""
@@ -64,7 +68,7 @@ class SampledStamps(_Stamps):
 
     def lend(self, pages: Array) -> None:
         """The pages int64[n] are lent anew."""
-        self.arrays.add(self._stamps, pages, LOAN)
+        self.arrays.fill(self._stamps, pages, _UNWRITTEN)
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""
@@ -94,9 +98,9 @@ class SampledStamps(_Stamps):
         count = arrays.count(wrong[:, 0] | wrong[:, 1])
         expected = arrays.place(self._labels_of(span))[at]
         slot = place // 2 * self.page_size
-        difference = (found - keys).reshape(-1)[at]
         return Difference(
-            arrays.join(count, slot), arrays.join(arrays.take(self._labels, place), expected, difference)
+            arrays.join(count, slot),
+            arrays.join(arrays.take(self._labels, place), expected, self._forgotten(place)),
         )
 
     def found(self, span: Span) -> np.ndarray:
@@ -137,7 +141,7 @@ class FullStamps(_Stamps):
 
     def lend(self, pages: Array) -> None:
         """The pages int64[n] are lent anew."""
-        self.arrays.add(self._stamps, pages, LOAN)
+        self.arrays.fill(self._stamps, pages, _UNWRITTEN)
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""
@@ -158,11 +162,12 @@ class FullStamps(_Stamps):
         if not arrays.any_wrong(wrong):
             return None
         at = arrays.first(wrong)
-        differs = found[at] - stamps[at]
         pages = self._wrong_pages(wrong)
         return Difference(
             arrays.join(pages, slots[at]),
-            arrays.join(arrays.take(self._labels, slots)[at], labels[at], differs),
+            arrays.join(
+                arrays.take(self._labels, slots)[at], labels[at], self._forgotten(slots[at] * self._copies)
+            ),
         )
 
     def found(self, span: Span) -> np.ndarray:

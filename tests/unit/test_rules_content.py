@@ -5,12 +5,12 @@ from rule_bench import Bench
 
 from stress.check.event import EventKind
 from stress.check.key_map import KeyMap
-from stress.check.slot_label import LOAN, NOTHING, label_of
+from stress.check.slot_label import NOTHING, label_of
 
 
-def content(bench, found, expected, difference, method="forward", slots=1):
+def content(bench, found, expected, forgotten, method="forward", slots=1):
     bench.number += 1
-    peers = [found, expected, difference]
+    peers = [found, expected, forgotten]
     bench.tell(
         EventKind.CONTENT, "full", [slots, 17 * 4], peers, rid=9, method=method, operation_kind="commit"
     )
@@ -27,7 +27,7 @@ def keys(bench, rid, names, identities):
 
 def test_i16_names_both_identities():
     bench = Bench()
-    content(bench, label_of(4, 64), label_of(9, 128), 12345)
+    content(bench, label_of(4, 64), label_of(9, 128), 0)
     finding = bench.only("I16")
     assert (finding.operation, finding.page, finding.pool) == (1, 17, "full")
     assert finding.message == (
@@ -36,17 +36,21 @@ def test_i16_names_both_identities():
 
 
 def test_i16_says_what_was_left_what_was_never_written_and_what_is_anothers():
-    for found, difference, method, words in (
-        (label_of(4, 128), -3 * LOAN, "publish", "of request 4, written 3 loans ago, request 9 publishes it"),
-        (NOTHING, 77, "forward", "page 17 holds nothing, request 9 reads it as position 128"),
-        (label_of(4, 128), 77, "forward", "of request 4, under another prefix or namespace, request 9 reads"),
-        (label_of(4, 0), 77, "load", "page 17 gets position 0 of request 4 from the store, request 9 asked"),
-        (label_of(4, 0), 77, "store", "holds position 0 of request 4, the store takes it for position 128"),
-        (label_of(4, 0), 77, "sweep", "the cache keeps it as position 128 of request 9"),
+    for found, forgotten, method, words in (
+        (
+            label_of(4, 128),
+            1,
+            "publish",
+            "4, left there before the page was lent anew, request 9 publishes it",
+        ),
+        (NOTHING, 1, "forward", "page 17 holds nothing, request 9 reads it as position 128"),
+        (label_of(4, 128), 0, "forward", "of request 4, under another prefix or namespace, request 9 reads"),
+        (label_of(4, 0), 0, "load", "page 17 gets position 0 of request 4 from the store, request 9 asked"),
+        (label_of(4, 0), 0, "store", "holds position 0 of request 4, the store takes it for position 128"),
+        (label_of(4, 0), 0, "sweep", "the cache keeps it as position 128 of request 9"),
     ):
         bench = Bench()
-        stale = (-difference if difference < 0 else difference) % 2**64
-        content(bench, found, label_of(9, 128), (stale + 2**63) % 2**64 - 2**63, method)
+        content(bench, found, label_of(9, 128), forgotten, method)
         assert words in bench.only("I16").message
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
-from stress.check.slot_label import NOTHING, describe, loans_since, position_of, request_of
+from stress.check.slot_label import NOTHING, describe, position_of, request_of
 from stress.check.state import Shadow
 
 
@@ -26,14 +26,13 @@ class Content(Rule):
         count, slot = event.pages.tolist()
         if not count:
             return
-        found, expected, difference = event.peers.tolist()
+        found, expected, forgotten = event.peers.tolist()
         page = slot // shadow.pools[event.pool].shape.page_size
 
         def message() -> str:
             held = describe(found)
-            loans = loans_since(difference)
-            if loans and found != NOTHING:
-                held += f", written {'a loan' if loans == 1 else f'{loans} loans'} ago"
+            if forgotten and found != NOTHING:
+                held += ", left there before the page was lent anew"
             elif found != NOTHING and position_of(found) == position_of(expected):
                 held += ", under another prefix or namespace"
             what = _reader(event.method, expected, held)
