@@ -48,6 +48,12 @@ def _broken(config: Config) -> Iterator[str]:
     yield from _broken_pool(config.pool, config.serving)
     yield from _broken_workload(config.workload)
     yield from _broken_transfer_faults(config)
+    check = config.check
+    if check.bytes_per_token and (check.bytes_per_token % 8 or check.content_checked != "full"):
+        yield (
+            f"check.bytes_per_token: {check.bytes_per_token} with check.content {check.content!r} at level "
+            f"{check.level}; give a multiple of 8, and check.content=full"
+        )
     unknown = sorted(set(config.check.require) - set(MARKS))
     if unknown:
         near = difflib.get_close_matches(unknown[0], MARKS, n=1, cutoff=0.5)

@@ -43,6 +43,11 @@ class HostArrays:
     def translate(self, mapping: torch.Tensor, slots: np.ndarray) -> np.ndarray:
         return mapping.detach().numpy().take(slots, mode="clip").astype(np.int64, copy=False)
 
+    def entries(self, mapping: torch.Tensor, slots: list[int]) -> list[int]:
+        """What the mapping says at few slots; IndexError where it has no such slot."""
+        cells = memoryview(mapping.detach().numpy())
+        return [cells[slot] for slot in slots]
+
     def any_wrong(self, wrong: np.ndarray) -> bool:
         """Whether it is worth a look: on a host a clean comparison ends here."""
         return bool(np.count_nonzero(wrong))
@@ -73,7 +78,9 @@ class DeviceArrays:
     def place(self, column: Array) -> torch.Tensor:
         if isinstance(column, torch.Tensor):
             return column
-        return torch.from_numpy(np.ascontiguousarray(column, dtype=np.int64)).to(self._device, non_blocking=True)
+        return torch.from_numpy(np.ascontiguousarray(column, dtype=np.int64)).to(
+            self._device, non_blocking=True
+        )
 
     def take(self, array: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return array.view(-1)[index.clamp(0, array.numel() - 1)]

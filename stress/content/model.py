@@ -10,6 +10,8 @@ What the store holds is a function of its keys; what an offload stored wrong is 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from stress.check.event import EventKind, PoolShape
@@ -19,8 +21,10 @@ from stress.content.stamps import Difference, FullStamps, SampledStamps
 from stress.content.store import StoreContent
 from stress.engine.contract import Engine, RequestSpec
 from stress.operation import Kind, Operation
-from stress.probe.allocator_watch import Watch
-from stress.probe.linker_watch import LinkerWatch, Moved
+
+if TYPE_CHECKING:  # the probe imports this module
+    from stress.probe.allocator_watch import Watch
+    from stress.probe.linker_watch import LinkerWatch, Moved
 
 _PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
 
@@ -61,6 +65,7 @@ class Content:
         self._specs: dict[int, RequestSpec] = {}
         self._written: dict[int, int] = {}  # in a commit: positions that each row had before it
         # By page of the first pool: what was published in it last.
+        self._recorded: dict[int, int] = {}  # by request: pages of its row of which that is known
         self._key = np.zeros(self._pool.pages, dtype=np.int64)
         self._label = np.zeros(self._pool.pages, dtype=np.int64)
         self._has_window = False  # a window is read through the mapping
@@ -80,6 +85,7 @@ class Content:
     def close(self, rid: int) -> None:
         """A request is gone."""
         del self._specs[rid]
+        self._recorded.pop(rid, None)
 
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
@@ -102,7 +108,9 @@ class Content:
                 if self._rows is not None:
                     self._pass_in_row(rid, accepted, lo, hi)
         elif operation.kind is Kind.ADMIT and operation.answer and operation.answer[0]:
-            self._read(operation.rows[0][0], "hit", operation.answer[0])
+            rid, cached = operation.rows[0][0], operation.answer[0]
+            self._read(rid, "hit", cached)
+            self._recorded[rid] = cached // self._page_size
 
     def sweep(self, cached: np.ndarray) -> None:
         """The cache has these pages, int64[n]."""
@@ -170,9 +178,10 @@ class Content:
 
     def _publish(self, rid: int) -> None:
         tokens = self._read(rid, "publish")
-        whole = tokens // self._page_size
-        if whole:
-            span = self._span(rid, 0, whole * self._page_size)
+        known, whole = self._recorded.get(rid, 0), tokens // self._page_size
+        if whole > known:
+            self._recorded[rid] = whole
+            span = self._span(rid, known * self._page_size, whole * self._page_size)
             self._key[span.pages] = span.keys
             self._label[span.pages] = span.page_labels(self._page_size)
 

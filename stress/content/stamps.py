@@ -20,6 +20,8 @@ from stress.content.span import Span
 TOKEN = 0x1B873593CC9E2D51  # odd
 _UNWRITTEN = np.iinfo(np.int64).min
 _WORD_BYTES = 8
+_HALF = 1 << 63
+FEW = 4  # pages
 
 
 class Difference(NamedTuple):
@@ -33,6 +35,11 @@ class Difference(NamedTuple):
 def token_words(offsets: np.ndarray) -> np.ndarray:
     """int64[n]: what each offset in a page adds to its key."""
     return np.asarray(offsets, dtype=np.int64) * np.int64(TOKEN)
+
+
+def _wrapped(number: int) -> int:
+    """As int64 arithmetic has it."""
+    return (number + _HALF) % (2 * _HALF) - _HALF
 
 
 class _Stamps:
@@ -65,6 +72,12 @@ class SampledStamps(_Stamps):
         self._labels = arrays.full((self.pages, 2), NOTHING)
         self._ends = np.array([0, shape.page_size - 1])
         self._column = arrays.place(np.arange(2))
+        # On a host a numpy call on one page costs more than the page: few are looked at cell by cell.
+        self._cells = self._label_cells = None
+        if not arrays.waits:
+            self._cells, self._label_cells = (
+                memoryview(part.reshape(-1)) for part in (self._stamps, self._labels)
+            )
 
     def lend(self, pages: Array) -> None:
         """The pages int64[n] are lent anew."""
@@ -73,6 +86,12 @@ class SampledStamps(_Stamps):
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""
         arrays = self.arrays
+        if len(span.pages) <= FEW and self._cells is not None:
+            few = self._few(span, mapping)
+            if few is not None:
+                for place, stamp, label in few[1 if span.begin else 0 :]:
+                    self._cells[place], self._label_cells[place] = stamp, label
+                return
         written = slice(1 if span.begin else 0, None)
         places = self._places(span, mapping).reshape(-1)[written]
         keys, labels = np.repeat(span.keys, 2), self._labels_of(span)
@@ -83,6 +102,10 @@ class SampledStamps(_Stamps):
     def compare(self, span: Span, mapping=None) -> Difference | None:
         """What differs from the span, whole pages from the first on; None: nothing, known at once on a host."""
         arrays, partial = self.arrays, span.end < self.page_size
+        if len(span.pages) <= FEW and self._cells is not None:
+            few = self._few(span, mapping)
+            if few is not None and all(self._cells[place] == stamp for place, stamp, _ in few):
+                return None
         if mapping is None:
             found = arrays.rows(self._stamps, arrays.place(span.pages))
         else:
@@ -107,6 +130,31 @@ class SampledStamps(_Stamps):
         """int64[n], on a host: the key that each page's stamps were written under, of its wrong one if one is wrong."""
         first, last = self._stamps.take(span.pages, axis=0).T
         return np.where(first != span.keys, first, last)
+
+    def _few(self, span: Span, mapping) -> list[tuple[int, int, int]] | None:
+        """(place, stamp, label) of the first and the last token of each page; None: a place is out of the pool."""
+        size, last = self.page_size, len(span.pages) - 1
+        pages, keys, labels = span.pages.tolist(), span.keys.tolist(), span.page_labels(size).tolist()
+        ends = [span.end if at == last else size for at in range(last + 1)]
+        first, final = [page * 2 for page in pages], [page * 2 + 1 for page in pages]
+        if mapping is not None:
+            slots = [page * size for page in pages]
+            slots[0] += span.begin
+            inner = [page * size + end - 1 for page, end in zip(pages, ends, strict=True)]
+            try:
+                peers = self.arrays.entries(mapping, slots + inner)
+            except IndexError:
+                return None
+            first = [peer // size * 2 for peer in peers[: last + 1]]
+            final = [peer // size * 2 + 1 for peer in peers[last + 1 :]]
+        if max(first) >= 2 * self.pages or min(first) < 0 or max(final) >= 2 * self.pages or min(final) < 0:
+            return None
+        few = []
+        for at, end in enumerate(ends):
+            few.append((first[at], keys[at], labels[at]))
+            stamp = keys[at] + (self._from_end[end] if end < size else 0)
+            few.append((final[at], _wrapped(stamp), labels[at] + end - 1))
+        return few
 
     def _places(self, span: Span, mapping) -> Array:
         """Where the stamps of each page's first and last token stand in this pool: int64[n, 2]."""

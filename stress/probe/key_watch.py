@@ -30,10 +30,6 @@ class KeyWatch:
         del self._specs[rid]
         self._told.pop(rid, None)
 
-    def admitted(self, rid: int, cached_pages: int) -> None:
-        """A request has hit so many pages: they are there already, and it inserts what comes behind them."""
-        self._told[rid] = cached_pages
-
     def published(self, rid: int) -> None:
         """A checkpoint or a finish of the request is over."""
         told = self._told.get(rid, 0)

@@ -219,9 +219,6 @@ class Probe:
     def _tell_content(self, operation: Operation) -> None:
         if self._keys is not None and operation.kind in _PUBLISHING_KINDS:
             self._keys.published(operation.rows[0][0])
-        elif self._keys is not None and operation.kind is Kind.ADMIT and operation.answer:
-            cached_pages = operation.answer[0] // self.watch.source.page_size
-            self._keys.admitted(operation.rows[0][0], cached_pages)
         if self.content is not None:
             self.content.end(operation)
 

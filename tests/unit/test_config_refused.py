@@ -260,3 +260,13 @@ def test_a_number_without_end_is_one_line(tmp_path):
     path.write_text(f"seed = {'9' * 5000}\n")
     with pytest.raises(ConfigError, match=r"endless\.toml: not TOML: Exceeds the limit"):
         load_config(str(path))
+
+
+@pytest.mark.parametrize(
+    "overrides", [["check.bytes_per_token=64"], ["check.bytes_per_token=12", "check.content=full"]]
+)
+def test_the_size_of_a_slot_needs_every_slot_and_whole_words(overrides):
+    with pytest.raises(
+        ConfigError, match=r"check.bytes_per_token: .* give a multiple of 8, and check.content=full"
+    ):
+        load_config("smoke", overrides)

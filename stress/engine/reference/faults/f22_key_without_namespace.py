@@ -1,5 +1,5 @@
 """F22: the key of a page does not name its namespace (sgl-project/sglang#24638, vllm-project/vllm#44701,
-LMCache/LMCache#4783: a hash that left the namespace, a salt or a part of itself out).
+LMCache/LMCache#4783: an adapter's name and a salt in one place of the key, a hash that was cut).
 
 Two namespaces with the same text, such as one system prompt, then share keys, and the second one reads what the first
 has written. A key of the text alone is called here by the key of the namespace that published the text first. A hash
