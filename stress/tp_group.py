@@ -172,9 +172,12 @@ class TPGroup:
                 self._hear_lookups(member, present[rank].lookups)
         self.known.update(self._asked)
         self._asked = {}
-        if own.transfers:
-            ranks = [self.index] if self.alone else self.ranks_of(TRANSFERS)
-            self.agreed.agree([present[rank].transfers for rank in ranks if rank in present], now_us)
+        if self.alone:
+            # Also where a fault keeps this rank out of the collective: nobody else will end its transfers.
+            self.agreed.agree([self.agreed.verdicts()], now_us)
+        elif own.transfers:
+            told = [present[rank].transfers for rank in self.ranks_of(TRANSFERS) if rank in present]
+            self.agreed.agree(told, now_us)
 
     def _hear_lookups(self, member: int, lookups: Sequence[Lookup]) -> None:
         for lookup in lookups:
