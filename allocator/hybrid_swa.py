@@ -1,8 +1,7 @@
 """A FULL pool and a sliding-window (SWA) pool that lend in pairs, joined by a map of FULL slot -> SWA slot.
 
-Owns both pools and `full_to_swa_index_mapping`, int64[size + page_size + 1]: 0 = no peer, and a last -1 so
-that index -1 translates to -1. Peers are read and cleared when a free is asked for; in a free group the
-page ids wait in `swa_page_ids_group`. Ids without a peer are the release strategy's affair (release.py).
+Owns both pools and the map (peer_map.py). Peers are read and cleared when a free is asked for; in a free group
+the page ids wait in `swa_page_ids_group`. Ids without a peer are the release strategy's affair (release.py).
 A free outside a group, and a group's end, asserts available <= size as upstream does; the pages are on the
 free list by then, and the allocator stays usable. Freeing clears the map of whole pages (sglang#27779).
 `ring=True`: the window lives in a ring of the request. The map may name the ring's slots, written by whoever owns it;
@@ -16,10 +15,11 @@ import torch
 from allocator.extend_layout import count_new_pages
 from allocator.integrity import mapping_faults
 from allocator.page_pool import PagePool, page_representatives
+from allocator.peer_map import PeerMap
 from allocator.release import release_strategy
 
 
-class HybridSWAAllocator:
+class HybridSWAAllocator(PeerMap):
     """`size` FULL and `size_swa` SWA tokens in pages of `page_size`. Slots in and out are FULL slots.
 
     Raises ValueError for sizes that are no multiple of page_size and for an unknown release strategy.
@@ -35,6 +35,7 @@ class HybridSWAAllocator:
         release: str = "unpatched",
         ring: bool = False,
     ):
+        super().__init__(size, page_size, device)
         self.size_full = size
         self.size_swa = size_swa
         self.page_size = page_size
@@ -43,10 +44,6 @@ class HybridSWAAllocator:
         self.release = release_strategy(release)
         self.full_attn_allocator = PagePool(size, page_size, device)
         self.swa_attn_allocator = PagePool(size_swa, page_size, device)
-        self.full_to_swa_index_mapping = torch.zeros(size + page_size + 1, dtype=torch.int64, device=device)
-        self.full_to_swa_index_mapping[-1] = -1
-        # The same storage, one row a FULL page: whole pages are cleared without naming their tokens.
-        self._mapping_by_page = self.full_to_swa_index_mapping[:-1].view(-1, page_size)
         self._close_group()
 
     def clear(self) -> None:
@@ -123,23 +120,6 @@ class HybridSWAAllocator:
     def _pair(self, full: torch.Tensor, swa: torch.Tensor) -> torch.Tensor:
         self.set_full_to_swa_mapping(full, swa)
         return full
-
-    def translate_loc_from_full_to_swa(self, indices: torch.Tensor) -> torch.Tensor:
-        """SWA slots of FULL slots, same shape; 0 = no peer, -1 stays -1."""
-        return self.full_to_swa_index_mapping[indices]
-
-    def set_full_to_swa_mapping(self, full_indices: torch.Tensor, swa_indices: torch.Tensor) -> None:
-        """Maps FULL slots [k] to SWA slots [k]; a peer that was there is forgotten, not freed."""
-        # scatter_ costs a third of index_copy_ on a CPU; the FULL slots are distinct, so it is deterministic.
-        self.full_to_swa_index_mapping.scatter_(0, full_indices.to(torch.int64), swa_indices.to(torch.int64))
-
-    def clear_full_to_swa_mapping(self, full_indices: torch.Tensor) -> None:
-        """Forgets the peers of exactly these FULL slots [k]; frees nothing."""
-        self.full_to_swa_index_mapping.index_fill_(0, full_indices.to(torch.int64), 0)
-
-    def _clear_peers(self, indices: torch.Tensor, full_pages: torch.Tensor) -> None:
-        # `indices` are the slots that the caller named; their whole pages lose their peers.
-        self._mapping_by_page.index_fill_(0, full_pages, 0)
 
     # Reclaiming
 
