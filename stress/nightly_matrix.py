@@ -25,11 +25,9 @@ import msgspec
 from stress.config import Config, ConfigError, load_config
 from stress.config_checks import NAME, NAME_CURE
 from stress.config_limits import SEED_MAX
-from stress.nightly_settings import alternatives_of, label_of
+from stress.nightly_settings import RUNS_MAX, alternatives_of, label_of, seeds_of
 
-RUNS_MAX = 10_000
 CANARY = "canary"
-_RANGE = re.compile(r"(?P<first>\d{1,18})-(?P<last>\d{1,18})\Z")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 
 
@@ -148,7 +146,7 @@ def _table(data: dict[str, Any]) -> _Nightly:
 
 def _matrix(table: _Nightly, name: str, seeds: tuple[int, ...]) -> Matrix:
     origin = "--seed" if seeds else "nightly.seeds"
-    seeds = seeds or _seeds_of(table.seeds)
+    seeds = seeds or seeds_of(table.seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         what = "a seed is named twice" if seeds else "there is no seed"
         raise ConfigError(f"{origin}: {what}; give different integers, such as 1, 2 and 3")
@@ -170,18 +168,6 @@ def _matrix(table: _Nightly, name: str, seeds: tuple[int, ...]) -> Matrix:
         raise ConfigError(f"nightly.run: {len(cases) * len(seeds)} runs in all; make it {RUNS_MAX} or fewer")
     canary, canary_seed = _checked_canary(table.canary)
     return Matrix(name=name, seeds=seeds, cases=tuple(cases.values()), canary=canary, canary_seed=canary_seed)
-
-
-def _seeds_of(given: list[int] | str) -> tuple[int, ...]:
-    """The seeds as listed, or those of a range."""
-    if not isinstance(given, str):
-        return tuple(given)
-    match = _RANGE.match(given)
-    if match is None or int(match["last"]) - int(match["first"]) >= RUNS_MAX:
-        raise ConfigError(
-            f'nightly.seeds: {given[:80]!r} is no range of up to {RUNS_MAX} seeds; write "1-200", or a list'
-        )
-    return tuple(range(int(match["first"]), int(match["last"]) + 1))
 
 
 def _cases(run: _Run, at: str, seeds: int) -> list[Case]:

@@ -1,4 +1,4 @@
-"""The settings of a nightly's run: keys of a configuration, each with its alternatives as TOML texts.
+"""The settings of a nightly's run: its seeds, and keys of a configuration with their alternatives as TOML texts.
 
 A list gives alternatives. Of a key that takes a list (`check.require`), a list is the value and a list of lists
 gives alternatives. A table is as good as a key with dots. The texts are what `--set key=` takes.
@@ -12,9 +12,23 @@ from typing import Any, get_origin, get_type_hints
 
 from stress.config import Config, ConfigError
 
+RUNS_MAX = 10_000
 LABEL_CHARACTERS = 24
+_RANGE = re.compile(r"(?P<first>\d{1,18})-(?P<last>\d{1,18})\Z")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
 _BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)\Z)[A-Za-z][A-Za-z0-9_.:=+-]*\Z")
+
+
+def seeds_of(given: list[int] | str) -> tuple[int, ...]:
+    """The seeds as listed, or those of a range, RUNS_MAX at most. Raises ConfigError."""
+    if not isinstance(given, str):
+        return tuple(given)
+    match = _RANGE.match(given)
+    if match is None or int(match["last"]) - int(match["first"]) >= RUNS_MAX:
+        raise ConfigError(
+            f'nightly.seeds: {given[:80]!r} is no range of up to {RUNS_MAX} seeds; write "1-200", or a list'
+        )
+    return tuple(range(int(match["first"]), int(match["last"]) + 1))
 
 
 def alternatives_of(settings: dict[str, Any], at: str, above: str = "") -> dict[str, list[str]]:

@@ -49,13 +49,11 @@ class Content:
             return FullStamps(shape, arrays, bytes_per_token) if every_slot else SampledStamps(shape, arrays)
 
         self._page_size = engine.page_size
-        self._reads_rows = (
-            every_slot  # a sample leaves the whole prefix of each pass to the row's publication
-        )
+        # A sample leaves the whole prefix of each pass to the row's publication.
+        self._reads_rows = every_slot
         self._pool = stamps_of(watch.source.shape)
-        window = next(
-            (shape for shape in engine.pools if watch.edge and shape.name == watch.edge.target), None
-        )
+        target = watch.edge and watch.edge.target
+        window = next((shape for shape in engine.pools if shape.name == target), None)
         owned = "row_memory" in engine.observes  # the window lives in memory of the request's row
         reads = "reads" in engine.observes and window is not None
         self._window = stamps_of(window) if reads and not owned else None
@@ -64,8 +62,8 @@ class Content:
         self._stamps = {one.name: one for one in stamps}
         self._specs: dict[int, RequestSpec] = {}
         self._written: dict[int, int] = {}  # in a commit: positions that each row had before it
+        self._recorded: dict[int, int] = {}  # by request: pages of its row whose key and label are known
         # By page of the first pool: what was published in it last.
-        self._recorded: dict[int, int] = {}  # by request: pages of its row of which that is known
         self._key = np.zeros(self._pool.pages, dtype=np.int64)
         self._label = np.zeros(self._pool.pages, dtype=np.int64)
         self._has_window = False  # a window is read through the mapping
@@ -199,7 +197,6 @@ class Content:
 
     def _load(self, transfer: Moved) -> None:
         """The pages are filled with what the store holds under the keys."""
-        rid = transfer.owner
         expected = self._loaded_span(transfer)
         if expected is None:
             return
@@ -208,7 +205,7 @@ class Content:
         if not self._linker.skips_swa and self._window is not None:
             self._window.write(held, self._watch.mapping)
         if wrong:
-            self._tell(self._pool, self._pool.compare(expected), "load", rid)
+            self._tell(self._pool, self._pool.compare(expected), "load", transfer.owner)
 
     def _loaded_span(self, transfer: Moved) -> Span | None:
         """What the pages of a load shall hold; None: their request has left, and nobody knows what they are."""

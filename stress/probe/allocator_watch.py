@@ -17,6 +17,7 @@ from stress.check.event import EdgeShape, EventKind, PoolShape
 from stress.check.shadow import ALL_OBSERVATIONS, Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
 from stress.probe.journal import Journal
+from stress.probe.map_entries import MapEntries
 from stress.probe.meaning import SEGMENT_FREES, SET_FREES, Meaning
 from stress.probe.watched_pool import WatchedPool
 
@@ -53,6 +54,7 @@ class Watch(Journal):
         self.source = self.pools[0]
         self.edge = edges[0] if edges and hybrid else None
         self._meaning = Meaning(self)
+        self._entries = MapEntries(self)
         if self.reader.waits:
             ledger.limit_to(ALL_OBSERVATIONS - {"offsets"})
         for pool in self.pools:
@@ -213,37 +215,7 @@ class Watch(Journal):
                 pool.lent = []
         if self.touched:
             pages, self.touched = self.reader.join(self.touched), []
-            self._tell_entries(pages, method)
-
-    def _tell_entries(self, pages: Column, method: str) -> None:
-        """What the mapping says of the pages now, and a sample of slots within them where that costs no wait."""
-        entries = self.entries_of(pages)
-        self.tell(EventKind.MAP, self.edge.target, pages, entries, method)
-        if not self.reader.waits and self.ledger.level >= 2:
-            slots = self._inner_slots(pages)
-            found = self.reader.entries(self.mapping, slots)
-            self.tell(EventKind.SLOTS, self.edge.target, slots, found, method)
-        # An entry that an open group has not cleared is looked at again when it ends; on a GPU each one is.
-        if self.group_touched is not None:
-            if self.reader.waits:
-                late = pages
-            elif type(pages) is list:
-                no_peer = self.edge.no_peer
-                late = [page for page, entry in zip(pages, entries, strict=True) if entry != no_peer]
-            else:
-                late = pages[entries != self.edge.no_peer]
-            if len(late):
-                self.group_touched.append(late)
-
-    def _inner_slots(self, pages: Column) -> Column:
-        """Slots behind the first of each page: the second one, which a page that is not full has too, and the last one;
-        at level 3 all."""
-        size = self.source.page_size
-        if self.ledger.level >= 3 or size < 3:
-            return (np.asarray(pages)[:, None] * size + np.arange(1, size)).ravel()
-        if type(pages) is list:
-            return [page * size + offset for page in pages for offset in (1, size - 1)]
-        return (pages[:, None] * size + np.array([1, size - 1])).ravel()
+            self._entries.tell(pages, method)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)

@@ -16,11 +16,12 @@ from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.content import Content
 from stress.engine.contract import Engine, RequestSpec
-from stress.operation import Kind, Operation, Rows
+from stress.operation import Kind, Operation
 from stress.probe.allocator_watch import Watch
 from stress.probe.cache_watch import CacheWatch
 from stress.probe.key_watch import KeyWatch
 from stress.probe.linker_watch import LinkerWatch
+from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
 
 REFUSED = (0,)  # the answer of an extend that got no slots
@@ -58,7 +59,7 @@ class Probe:
         linker = engine.linker() if "transfers" in engine.observes else None
         self.linker_watch = LinkerWatch(linker, self.watch) if linker is not None else None
         self._tells_writes = "writes" in engine.observes
-        self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
+        self.requests = RequestWatch(engine, self.watch)
         self._engine = engine
         self._waits = self.watch.reader.waits
         self._reads_counts = "counts" in engine.observes
@@ -81,7 +82,6 @@ class Probe:
             )
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
-        self._tables: dict[int, bytes] = {}
         self._told: dict[str, tuple] = {}
 
     def _watch_rows(self) -> RowWatch:
@@ -108,7 +108,7 @@ class Probe:
         rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
         self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
         if kind is Kind.COMMIT and self._tells_reads:
-            self._tell_reads(rows)
+            self.requests.tell_reads(rows)
         if self.content is not None and kind in _CONTENT_KINDS:
             self.content.begin(operation)
         self._events_before = self.watch.events
@@ -121,12 +121,12 @@ class Probe:
             watch.take_cause()
         if changes_rows and (operation.kind not in _GROWING_KINDS or watch.source_lent):
             for rid, _ in operation.rows:
-                self._tell_table(rid)
+                self.requests.tell_table(rid)
         if self.rows is not None and operation.kind is Kind.COMMIT and sys.exc_info()[0] is None:
             for rid, accepted in operation.rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if self._tells_writes:
-            self._tell_writes(operation)
+            self.requests.tell_writes(operation)
         if self._tells_live and operation.kind in _PUBLISHING_KINDS and sys.exc_info()[0] is None:
             watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
         if operation.kind in _CONTENT_KINDS and self._how_it_ended() != "raised":
@@ -134,7 +134,7 @@ class Probe:
         if changes_rows or watch.events != self._events_before:
             self._tell_counts()
         if operation.kind is Kind.EXTEND and answer == REFUSED and self._reads_counts:
-            self._tell_refused()
+            self.requests.tell_refused(operation.rows)
         if self._asks_owners and operation.kind in _ENDING_KINDS:
             for rid, _ in operation.rows:
                 kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
@@ -195,67 +195,11 @@ class Probe:
         if not self._waits:
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
-    def _tell_refused(self) -> None:
-        """What was needed, a page a row more than the slots (upstream estimates so), and what could be had."""
-        engine, size = self._engine, self.watch.source.page_size
-        needed = 0
-        for rid, upto in self._operation.rows:
-            needed += max(0, -(-upto // size) - len(engine.table(rid))) + 1
-        rooms = [part for counts in engine.counts().values() for part in counts[1:3]]
-        told = np.array((needed, *rooms), dtype=np.int64)
-        self.watch.tell(EventKind.REFUSED, self.watch.source.name, told, None, "extend")
-
-    def _tell_reads(self, rows: Rows) -> None:
-        """A commit stands for the forward pass that wrote what it commits: what that pass read of each window."""
-        watch, engine = self.watch, self._engine
-        cause = watch.cause
-        for rid, _ in rows:
-            read = engine.window_read(rid)
-            if len(read.pages):
-                watch.cause = cause._replace(rid=rid)
-                watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
-        watch.cause = cause
-
     def _tell_content(self, operation: Operation) -> None:
         if self._keys is not None and operation.kind in _PUBLISHING_KINDS:
             self._keys.published(operation.rows[0][0])
         if self.content is not None:
             self.content.end(operation)
-
-    def _tell_table(self, rid: int) -> None:
-        # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
-        table = np.asarray(self._engine.table(rid), dtype=np.int64)
-        known = table.tobytes()
-        if known == self._tables.get(rid, b""):
-            return
-        if known:
-            self._tables[rid] = known
-        else:
-            self._tables.pop(rid, None)
-        self._tell_of(rid, EventKind.HOLD, table.copy())
-
-    def _tell_writes(self, operation: Operation) -> None:
-        """Pages whose last slot a commit has written. What a request is given when it is admitted is whole pages."""
-        page_size = self.watch.source.page_size
-        if operation.kind is Kind.ADMIT:
-            for rid, _ in operation.rows:
-                self._committed[rid] = len(self._known_table(rid)) * page_size
-        elif operation.kind is Kind.COMMIT:
-            for rid, accepted in operation.rows:
-                start = self._committed.get(rid, 0)
-                end = self._committed[rid] = start + accepted
-                pages = self._known_table(rid)[start // page_size : end // page_size].copy()
-                self._tell_of(rid, EventKind.WRITTEN, pages)
-
-    def _known_table(self, rid: int) -> np.ndarray:
-        return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)
-
-    def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray) -> None:
-        watch = self.watch
-        cause = watch.cause
-        watch.cause = cause._replace(rid=rid)
-        watch.tell(kind, watch.source.name, pages, None, "")
-        watch.cause = cause
 
     def _how_it_ended(self) -> str:
         return "raised" if self.watch.raised or sys.exc_info()[0] is not None else "end"

@@ -23,6 +23,7 @@ from stress.config import load_config
 from stress.engine.sglang.build import build_sglang
 from stress.operation import Kind, Operation
 from stress.rank import Rank
+from stress.rank_parts import request_spec
 from stress.result import OperationBlock, RankSpec
 from stress.share import planned_requests, warm_of
 from stress.target.store import resolve
@@ -103,8 +104,8 @@ def main() -> None:
         whole_s = drive(rank)
         prompts = {request.rid: request for request in planned_requests(plan, 0)}
 
-        def spec_of(rid, rank=rank, prompts=prompts):
-            return rank._request_spec(rid, prompts[rid].prompt_tokens, prompts[rid].output_tokens)
+        def spec_of(rid, prompts=prompts):
+            return request_spec(plan, rid, prompts[rid].prompt_tokens, prompts[rid].output_tokens)
 
         bare_s = bare(build_sglang(config, tree, "cpu", warm), operations, spec_of)
         ratios.append(whole_s / bare_s)

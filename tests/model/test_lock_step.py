@@ -158,7 +158,7 @@ def test_an_asserted_rank_stays_where_it_ended(monkeypatch):
         try:
             return failing(rank, boundary_us)
         except AssertionError:
-            rank.status = "asserted"
+            rank.evidence.status = "asserted"
             return True
 
     monkeypatch.setattr(Rank, "_work", caught)

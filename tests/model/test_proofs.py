@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rank_driver import run_arm
 
-from stress import rank
+from stress import rank_evidence
 from stress.check.shadow import Ledger
 
 ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1", "workload.concurrency=16", "check.require=[]")
@@ -39,7 +39,7 @@ class Counted(Ledger):
 def run(monkeypatch, short_cuts, config, arm, overrides):
     ledgers = []
     make = functools.partial(Counted, short_cuts=short_cuts)
-    monkeypatch.setattr(rank, "Ledger", lambda *a, **k: ledgers.append(make(*a, **k)) or ledgers[-1])
+    monkeypatch.setattr(rank_evidence, "Ledger", lambda *a, **k: ledgers.append(make(*a, **k)) or ledgers[-1])
     (result,) = run_arm(arm, *overrides, config=config)[0]
     return result, ledgers[0]
 

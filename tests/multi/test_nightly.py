@@ -97,7 +97,7 @@ def test_an_engine_that_can_not_be_built_says_why_whatever_it_says(night, monkey
     def refuse(*_):
         raise ValueError("no tree in \udcff")
 
-    monkeypatch.setattr("stress.rank.build_engine", refuse)
+    monkeypatch.setattr("stress.rank_parts.build_engine", refuse)
     code, document, _ = night("odd", "--seed", "1", launcher="inline")
     assert code == 3
     assert "lost: ValueError: no tree in \\udcff" in document["runs"][0]["reasons"][0]

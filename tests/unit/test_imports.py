@@ -111,9 +111,10 @@ def test_a_library_is_imported_where_it_belongs_and_nowhere_else(library):
     assert found == []
 
 
-def test_a_rank_is_alone_with_its_engine():
+@pytest.mark.parametrize("part", ["rank", "rank_evidence", "rank_parts"])
+def test_a_rank_is_alone_with_its_engine(part):
     """No Ray, no collective, no launcher, and no file: what it has to say goes through `emit`."""
-    path = ROOT / "stress/rank.py"
+    path = ROOT / f"stress/{part}.py"
     names = imports_of(path)
     outside = (
         "ray",

@@ -2,27 +2,26 @@
 
 A load's slots are private to the request until its first checkpoint inserts them (upstream since 0.5.22). With
 a linker that skips SWA they have no peers; otherwise the pages of the window get SWA pages and the cursor stands
-at their start. An offload is one transfer and one lock a node, ancestors first, and ends in the order in which it
-began, also where the store had every page already (sglang `offload_nodes`, `take_completed_offloads`).
+at their start. Offloads are stress.engine.reference.offloads.
 A load that fails or comes short leaves pages that nobody may read: whose rows name them is asked by `take_unread`, and
-the tree, where it had them already, hides them. A failed offload is forgotten; a later insert sends its pages anew.
+the tree, where it had them already, hides them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from allocator.prefix_audit import nodes_below
 from allocator.prefix_node import Lock, PrefixNode
 from linker.agreed_linker import AgreedLinker, Told
 from linker.contract import Completion
 from linker.direct import DirectLinker
 from stress.engine.reference.habits import Habits
 from stress.engine.reference.memory import Memory
+from stress.engine.reference.offloads import Offloads
 from stress.engine.reference.publish import insert
 from stress.engine.reference.row import NO_PAGES, Row
 
@@ -37,14 +36,6 @@ class Load(NamedTuple):
     pages: np.ndarray
 
 
-class Offload(NamedTuple):
-    """An offload of a node. `ticket` None: nothing had to be sent. `start`: where the node started."""
-
-    ticket: int | None
-    pin: Lock
-    start: int
-
-
 class External:
     """`linker` None: there is no external store, nothing is ever restored or stored."""
 
@@ -56,9 +47,7 @@ class External:
         self._loading: dict[int, Load] = {}
         self._queued: set[int] = set()
         self._load_pins: dict[int, Lock] = {}
-        self._offloads: deque[Offload] = deque()  # in order of begin
-        self._sending: set[int] = set()
-        self._unsent: set[int] = set()  # tickets of offloads that failed
+        self._offloads = Offloads(memory, self.marks)
         self._unread: list[np.ndarray] = []  # pages that a load should have filled and did not
 
     @property
@@ -173,21 +162,8 @@ class External:
 
     def offload(self, rid: int, end: PrefixNode, now_us: int) -> None:
         """Stores what the path to `end` has that is neither stored nor on its way; each node pinned until it is."""
-        if self.linker is None:
-            return
-        chain = []
-        while end.parent is not None and not end.backed_up:
-            chain.append(end)
-            end = end.parent
-        for node in reversed(chain):
-            swa = None if self.linker.skips_swa else np.full(len(node.pages), node.swa_live)
-            ticket = self.linker.offload(rid, node.keys, node.pages, now_us, swa=swa)
-            if ticket is not None:
-                self._sending.add(ticket)
-            node.backed_up = True
-            holder = "offload" if ticket is not None else "stored"
-            pin = self.memory.cache.lock(node, (holder, node.node_id))
-            self._offloads.append(Offload(ticket, pin, node.start))
+        if self.linker is not None:
+            self._offloads.begin(self.linker, rid, end, now_us)
 
     def poll(self, now_us: int) -> int:
         """Ends what is due: loads become readable, offloaded nodes are unpinned."""
@@ -198,27 +174,9 @@ class External:
             if completion.kind == "load":
                 self._load_ended(completion)
             else:
-                self._sending.discard(completion.ticket)
-                if not completion.ok:
-                    self._unsent.add(completion.ticket)
-        while self._offloads and self._offloads[0].ticket not in self._sending:
-            self._offload_ended(self._offloads.popleft())
+                self._offloads.sent(completion)
+        self._offloads.end_sent()
         return len(ended)
-
-    def _offload_ended(self, offload: Offload) -> None:
-        self.memory.cache.unlock(offload.pin)
-        if offload.ticket not in self._unsent:
-            self.marks["offloaded"] += offload.ticket is not None
-            return
-        self._unsent.discard(offload.ticket)
-        self.marks["offload_failed"] += 1
-        # What is below can't be restored without it, and asks for it again when it is next inserted.
-        node = offload.pin.node
-        for below in nodes_below(node):
-            below.backed_up = False
-        while node.start >= offload.start and node.parent is not None:
-            node.backed_up = False
-            node = node.parent
 
     def _load_ended(self, completion: Completion) -> None:
         load = self._loading.pop(completion.ticket)
@@ -247,7 +205,7 @@ class External:
         """When the next poll would end something; None: nothing is under way."""
         if self.linker is None:
             return None
-        if self._offloads and self._offloads[0].ticket not in self._sending:
+        if self._offloads.has_sent():
             return now_us
         return self.linker.next_due_us()
 

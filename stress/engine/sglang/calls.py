@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import numpy as np
 import torch
 
 from stress.engine.sglang.request import SglangRequest
@@ -242,14 +241,3 @@ class Calls:
             )
         finally:
             self.tree.config.speculative_algorithm = None
-
-    # What may be read
-
-    def cursor(self, kv: Any) -> int:
-        """Positions below it have given their SWA side back."""
-        return kv.get_evicted_seqlen(self.swa) if self.features.cursor_methods else kv.swa_evicted_seqlen
-
-    def row_pages(self, request: SglangRequest) -> np.ndarray:
-        kv = request.kv
-        row = self.rows.req_to_token[kv.req_pool_idx, 0 : kv.kv_allocated_len : self.page_size]
-        return row.cpu().numpy().astype(np.int64) // self.page_size

@@ -11,16 +11,13 @@ import numpy as np
 import torch
 
 from stress.check.event import EdgeShape, PoolShape
-from stress.engine.contract import Admission, RequestSpec, Room
+from stress.engine.contract import Admission, RequestSpec
 from stress.engine.sglang.calls import Calls
+from stress.engine.sglang.readings import EVICTION_INTERVAL_TOKENS, SglangReadings
 from stress.engine.sglang.request import SglangRequest
 
-NO_PAGES = np.zeros(0, dtype=np.int64)
-NEVER = 1 << 62
-EVICTION_INTERVAL_TOKENS = 128  # SGLANG_SWA_EVICTION_INTERVAL
 
-
-class SglangEngine:
+class SglangEngine(SglangReadings):
     """`calls`: the tree's objects, built by stress.engine.sglang.build."""
 
     # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
@@ -202,67 +199,6 @@ class SglangEngine:
         for additions in news:
             self.calls.linker.direct.learn(additions)
 
-    # What may be read
-
-    def room(self) -> Room:
-        return Room(*self.calls.room())
-
-    def next_window_eviction(self, rid: int) -> int:
-        """The scheduler's own trigger, and the first page that it would give back."""
-        if not self.paged_swa:
-            return NEVER
-        kv, page_size = self._running[rid].kv, self.page_size
-        cursor = self.calls.cursor(kv)
-        kept = -(-max(self.window_tokens, page_size) // page_size) * page_size
-        slid = cursor + EVICTION_INTERVAL_TOKENS + self.window_tokens
-        return max(slid, max(cursor, kv.cache_protected_len) + page_size + kept)
-
-    def pending_us(self) -> int | None:
-        return self.calls.linker.next_due_us() if self.calls.linker else None
-
-    def table(self, rid: int) -> np.ndarray:
-        request = self._running.get(rid)
-        return NO_PAGES if request is None else self.calls.row_pages(request)
-
-    def running(self) -> list[int]:
-        return list(self._running)
-
-    def cached_pages(self) -> np.ndarray:
-        slots = self.calls.cache.all_values_flatten()
-        return slots[:: self.page_size].cpu().numpy().astype(np.int64) // self.page_size
-
-    def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        allocator, cache, page_size = self.calls.allocator, self.calls.cache, self.page_size
-        full = (allocator.full_available_size(), cache.full_evictable_size(), cache.full_protected_size())
-        swa_free = allocator.swa_attn_allocator.available_size()
-        swa = (
-            (swa_free, cache.swa_evictable_size(), cache.swa_protected_size())
-            if self.paged_swa
-            else (swa_free, 0, 0)
-        )
-        return {
-            pool.name: (pool.pages, *(tokens // page_size for tokens in tokens_by_term))
-            for pool, tokens_by_term in zip(self.pools, (full, swa), strict=True)
-        }
-
-    def leftover(self) -> tuple[int, int, int, int, int]:
-        cache, linker = self.calls.cache, self.calls.linker
-        locked_pages = (cache.full_protected_size() + cache.swa_protected_size()) // self.page_size
-        loads, offloads = linker.in_flight() if linker else (0, 0)
-        pins = len(cache.linker.pending_offloads) if linker else 0
-        return locked_pages, pins, loads, offloads, len(self._running)
-
-    def marks(self) -> dict[str, int]:
-        linker = self.calls.linker
-        done, failed = (linker.offloads_done, linker.offloads_failed) if linker else (0, 0)
-        return {**self._marks, "offloaded": done - failed, "offload_failed": failed}
-
-    def allocators(self) -> object:
-        return self.calls.allocator
-
-    def linker(self) -> object | None:
-        return self.calls.linker.direct if self.calls.linker else None
-
     # Lookups and transfers are not agreed: without transfer faults the members' stores can't differ.
 
     def join(self, members: int) -> None:
@@ -273,6 +209,3 @@ class SglangEngine:
 
     def landed(self, rids: list[int]) -> bool:
         return True
-
-    def standing(self) -> tuple[int, ...]:
-        return tuple(number for counts in self.counts().values() for number in counts)

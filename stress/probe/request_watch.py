@@ -1,0 +1,81 @@
+"""What single requests hold, read and write: read off the engine for the ledger, under the request's own id.
+
+The table of a request is told when it has changed since it was last told; what was told last is what a commit is taken
+to write to. Whoever calls knows when: the table after an operation that can change a row, writes at every operation,
+reads before a commit, a refusal after an extend that got no slots. Shows nothing to the engine and keeps no view of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stress.check.event import EventKind
+from stress.engine.contract import Engine
+from stress.operation import Kind, Operation, Rows
+from stress.probe.allocator_watch import Watch
+
+
+class RequestWatch:
+    """Tells through `watch`, in pages of its source pool."""
+
+    def __init__(self, engine: Engine, watch: Watch) -> None:
+        self._engine = engine
+        self._watch = watch
+        self._tables: dict[int, bytes] = {}
+        self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
+
+    def tell_table(self, rid: int) -> None:
+        # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
+        table = np.asarray(self._engine.table(rid), dtype=np.int64)
+        known = table.tobytes()
+        if known == self._tables.get(rid, b""):
+            return
+        if known:
+            self._tables[rid] = known
+        else:
+            self._tables.pop(rid, None)
+        self._tell_of(rid, EventKind.HOLD, table.copy())
+
+    def tell_writes(self, operation: Operation) -> None:
+        """Pages whose last slot a commit has written. What a request is given when it is admitted is whole pages."""
+        page_size = self._watch.source.page_size
+        if operation.kind is Kind.ADMIT:
+            for rid, _ in operation.rows:
+                self._committed[rid] = len(self._known_table(rid)) * page_size
+        elif operation.kind is Kind.COMMIT:
+            for rid, accepted in operation.rows:
+                start = self._committed.get(rid, 0)
+                end = self._committed[rid] = start + accepted
+                pages = self._known_table(rid)[start // page_size : end // page_size].copy()
+                self._tell_of(rid, EventKind.WRITTEN, pages)
+
+    def _known_table(self, rid: int) -> np.ndarray:
+        return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)
+
+    def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray) -> None:
+        watch = self._watch
+        cause = watch.cause
+        watch.cause = cause._replace(rid=rid)
+        watch.tell(kind, watch.source.name, pages, None, "")
+        watch.cause = cause
+
+    def tell_reads(self, rows: Rows) -> None:
+        """A commit stands for the forward pass that wrote what it commits: what that pass read of each window."""
+        watch, engine = self._watch, self._engine
+        cause = watch.cause
+        for rid, _ in rows:
+            read = engine.window_read(rid)
+            if len(read.pages):
+                watch.cause = cause._replace(rid=rid)
+                watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
+        watch.cause = cause
+
+    def tell_refused(self, rows: Rows) -> None:
+        """What was needed, a page a row more than the slots (upstream estimates so), and what could be had."""
+        engine, size = self._engine, self._watch.source.page_size
+        needed = 0
+        for rid, upto in rows:
+            needed += max(0, -(-upto // size) - len(engine.table(rid))) + 1
+        rooms = [part for counts in engine.counts().values() for part in counts[1:3]]
+        told = np.array((needed, *rooms), dtype=np.int64)
+        self._watch.tell(EventKind.REFUSED, self._watch.source.name, told, None, "extend")
