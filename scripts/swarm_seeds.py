@@ -17,7 +17,14 @@ from concurrent.futures import ProcessPoolExecutor
 
 from stress.check.marks import MARKS
 
-BASE = ("layout.tp_size=1", "layout.dp_size=1", "check.require=[]", "record.operations=none")
+# Without an end of virtual time, so that more requests always make more operations.
+BASE = (
+    "layout.tp_size=1",
+    "layout.dp_size=1",
+    "check.require=[]",
+    "record.operations=none",
+    "workload.duration_s=100000000",
+)
 PILOT_REQUESTS = 100
 # Of one rank without a peer, the only mark that can't be reached.
 NEEDS_PEERS = {"idle_rank"}
