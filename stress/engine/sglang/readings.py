@@ -94,9 +94,8 @@ class SglangReadings:
 
     def _cursor(self, kv: Any) -> int:
         """Positions below it have given their SWA side back."""
-        return (
-            kv.get_evicted_seqlen(self.swa) if self.calls.features.cursor_methods else kv.swa_evicted_seqlen
-        )
+        calls = self.calls
+        return kv.get_evicted_seqlen(calls.swa) if calls.features.cursor_methods else kv.swa_evicted_seqlen
 
     def _row_pages(self, request: SglangRequest) -> np.ndarray:
         kv = request.kv
