@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from stress.config import Config
 from stress.divergence import first_divergence
+from stress.matrix.drive import drive
 from stress.operation import Kind, Operation
-from stress.rank import run_rank
-from stress.result import OperationBlock, RankResult, RankSpec
+from stress.result import OperationBlock, RankResult
 
 
 class Fired(NamedTuple):
@@ -42,7 +42,7 @@ class Cell(NamedTuple):
 def run_cell(config: Config, arm: str, tree: str | None = None) -> Cell:
     """Runs all ranks of one arm to their end. `tree`: the folder of its real engine."""
     recorded: dict[int, list[Operation]] = {rank: [] for rank in range(config.layout.ranks)}
-    results = _drive(config, arm, tree, recorded)
+    results = drive(config, arm, lambda rank: _keep_operations(recorded[rank]), tree)
     fired = [one for result in results for one in _fired(config, result, recorded[result.rank])]
     reached: dict[str, dict[int, int]] = {}
     marks: dict[str, int] = {}
@@ -72,26 +72,6 @@ def parted_from(twin: Cell, cell: Cell) -> Fired | None:
         if found is not None:
             parted.append(Fired("digest", found.number, found.number, rank))
     return min(parted, key=lambda one: (one.operation, one.rank), default=None)
-
-
-def _drive(
-    config: Config, arm: str, tree: str | None, recorded: dict[int, list[Operation]]
-) -> list[RankResult]:
-    ranks = config.layout.ranks
-    generators = []
-    for rank in range(ranks):
-        spec = RankSpec(config=config.to_dict(), arm=arm, rank=rank, ranks=ranks, seed=config.seed, tree=tree)
-        generators.append(run_rank(spec, _keep_operations(recorded[rank])))
-    results: dict[int, RankResult] = {}
-    payloads = [next(generator) for generator in generators]
-    while len(results) < ranks:
-        heard, payloads = payloads, [b""] * ranks
-        for rank, generator in enumerate(generators):
-            try:
-                payloads[rank] = generator.send(heard)
-            except StopIteration as end:
-                results[rank] = end.value
-    return [results[rank] for rank in range(ranks)]
 
 
 def _keep_operations(kept: list[Operation]):
