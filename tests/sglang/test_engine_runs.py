@@ -75,6 +75,23 @@ def test_the_filter_alone_leaves_counts_that_exceed_the_pool_and_an_older_releas
     assert clean(document["arms"]["patched"])
 
 
+def test_a_load_whose_request_left_before_it_began_still_comes_where_it_is_in_the_tree_at_once(run):
+    """Counts that promise too much (I13) make retractions between a load and its batch, without anything unwritten."""
+    document = run(
+        "sglang==0.5.21+no-cursor+filter",
+        None,
+        "workload.requests=100",
+        "workload.fork_rate=0",
+        "workload.cancel_rate=0.05",
+        "serving.chunk_tokens=1024",
+        "pool.swa_pages=28",
+    )
+    arm = document["arms"]["unpatched"]
+    for rank in arm["ranks"]:
+        assert rank["status"] == "finished"
+        assert set(rank["findings"]) == {"I13", "I14"}
+
+
 def test_the_silent_case_on_real_code(run):
     """Loads come back while the pool is loaded: padding returns and no assert, then padding has two owners."""
     document = run(

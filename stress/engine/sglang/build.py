@@ -93,7 +93,8 @@ def _linker(tree: Tree, config, skips_swa: bool, window_pages: int, warm: Warm |
     if not skips_swa:
         pools[tree.PoolName.SWA] = object()
     base = tree.unified_cache_linker.UnifiedCacheLinker
-    return external_linker(base, direct, pools, config.pool.page_size, window_pages)
+    cancels = tree.features.private_load
+    return external_linker(base, direct, pools, config.pool.page_size, window_pages, cancels=cancels)
 
 
 def _warm_keys(tree: Tree, warm: Warm, page_size: int) -> np.ndarray:

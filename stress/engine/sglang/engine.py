@@ -164,6 +164,8 @@ class SglangEngine(SglangReadings):
             return 0
         linker = self.calls.linker
         before = linker.offloads_done + linker.loads_done
+        if linker.left_behind():
+            self.calls.cache.ready_to_load_host_cache()
         self.calls.cache.check_hicache_events()
         if linker.all_loads_ended():
             self._finish_loads()

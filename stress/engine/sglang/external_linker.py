@@ -3,7 +3,8 @@
 Keys here are upstream's page hashes, folded to the 63 bits that the store keeps. A load is queued when upstream
 asks for it and starts with the batch; an offload is acknowledged in the order in which it was queued, when its
 transfer has ended, also if the store had every page already. Methods of all releases are there: what a release
-does not ask for is never called.
+does not ask for is never called. Where a load is in the tree before it begins (up to 0.5.21), it is not cancelled when
+its request leaves, as upstream's own linkers refuse to (sgl-project/sglang#38195): it begins at the next poll.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ def store_keys(page_hashes: Iterable[str]) -> np.ndarray:
     return np.array([(int(text[:16], 16) >> 1) | 1 for text in page_hashes], dtype=np.int64)
 
 
-def external_linker(base: type, direct: DirectLinker, pools: dict, page_size: int, window_pages: int) -> Any:
-    """An instance of a subclass of the tree's UnifiedCacheLinker. `pools`: PoolName -> anything, what is stored."""
-    return type("VirtualTimeLinker", (_VirtualTimeLinker, base), {})(direct, pools, page_size, window_pages)
+def external_linker(
+    base: type, direct: DirectLinker, pools: dict, page_size: int, window_pages: int, *, cancels: bool
+) -> Any:
+    """An instance of a subclass of the tree's UnifiedCacheLinker. `pools`: PoolName -> anything, what is stored.
+
+    `cancels`: whether a load that has not begun may be cancelled, which is where nobody else can find its pages yet.
+    """
+    linker = type("VirtualTimeLinker", (_VirtualTimeLinker, base), {})
+    return linker(direct, pools, page_size, window_pages, cancels)
 
 
 class _VirtualTimeLinker:
-    def __init__(self, direct: DirectLinker, pools: dict, page_size: int, window_pages: int) -> None:
+    def __init__(
+        self, direct: DirectLinker, pools: dict, page_size: int, window_pages: int, cancels: bool
+    ) -> None:
         self.direct = direct
         self.pools = pools
         self.now: Callable[[], int] = lambda: 0
@@ -44,6 +53,7 @@ class _VirtualTimeLinker:
         self.offloads_done = self.offloads_failed = 0
         self._page_size = page_size
         self._window_pages = window_pages
+        self._cancels = cancels
         self._queued: list[tuple[str, np.ndarray, np.ndarray]] = []
         self._batches: dict[int, dict[int, str]] = {}  # batch -> ticket of each load -> request
         self._next_batch = 0
@@ -52,13 +62,15 @@ class _VirtualTimeLinker:
         self._loading: dict[int, tuple[int, int]] = {}  # ticket of a load -> its pages, when it ends
         self._failed: set[int] = set()  # tickets that ended without having moved all they should
         self.mistrusted: set[str] = set()  # requests that are not restored again: a load of theirs failed
+        self._left: set[str] = set()  # requests that have left a load that goes on
 
     # match
 
     def lookup(self, rid: str, transfers: list) -> list[int]:
         by_name = {transfer.name.value: transfer for transfer in transfers}
         keys = store_keys(by_name["kv"].keys)
-        pages = 0 if rid in self.mistrusted else self.direct.lookup(keys)
+        # One load a request: one that comes back before the load that it left has ended finds that in the tree.
+        pages = 0 if rid in self.mistrusted or rid in self._left else self.direct.lookup(keys)
         if "swa" not in by_name:
             return list(range(1, pages + 1))
         stored = self.direct.swa_stored(keys[:pages])
@@ -92,6 +104,9 @@ class _VirtualTimeLinker:
         return all(landed)
 
     def cancel_queued_load(self, rid: str) -> bool:
+        if not self._cancels:
+            self._left.update(load[0] for load in self._queued if load[0] == rid)
+            return False
         before = len(self._queued)
         self._queued = [load for load in self._queued if load[0] != rid]
         return len(self._queued) < before
@@ -102,8 +117,10 @@ class _VirtualTimeLinker:
 
     def pop_completed_load(self) -> list[str]:
         batch = min(batch for batch, tickets in self._batches.items() if self._ended.issuperset(tickets))
-        self.loads_done += len(self._batches[batch])
-        return list(self._batches.pop(batch).values())
+        rids = list(self._batches.pop(batch).values())
+        self.loads_done += len(rids)
+        self._left.difference_update(rids)
+        return rids
 
     # offloads
 
@@ -157,10 +174,14 @@ class _VirtualTimeLinker:
             if completion.pages < asked or not completion.ok:
                 self._failed.add(completion.ticket)
 
+    def left_behind(self) -> bool:
+        """Whether a load is queued whose request has left, so that no batch of its own will begin it."""
+        return any(load[0] in self._left for load in self._queued)
+
     def next_due_us(self) -> int | None:
-        """When the next acknowledgement can be taken; None: nothing is under way."""
+        """When a poll has something to do; None: nothing is under way."""
         due_us = self.direct.next_due_us()
-        waiting = self.num_completed_offloads() or self.num_completed_loads()
+        waiting = self.num_completed_offloads() or self.num_completed_loads() or self.left_behind()
         return self.now() if waiting else due_us
 
     def in_flight(self) -> tuple[int, int]:
