@@ -75,6 +75,7 @@ def build_probe(parts: RankParts, ledger: Ledger, group: TPGroup | None) -> Prob
         ledger,
         check.content_checked,
         check.bytes_per_token,
+        closely=check.closely,
         tells_clock=True,
         also=group.observes if group is not None else frozenset(),
     )

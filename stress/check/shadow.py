@@ -56,6 +56,7 @@ class Ledger:
             known = ", ".join(rule.id for rule in RULES)
             raise ValueError(f"check.rules: no rule {', '.join(unknown)}; choose among {known}")
         self.shadow = Shadow(pools, edges)
+        self._pools = list(self.shadow.pools.values())
         self.history = History(self.shadow)
         self._evidence = Evidence(self.history, on_finding)
         self.findings, self.kept = self._evidence.findings, self._evidence.kept
@@ -135,7 +136,10 @@ class Ledger:
         """One event, in the order in which the target did it. Few pages may be a list."""
         operation = event.cause.operation
         if event.call != self._call or operation != self._noticed:
-            self._close_call()
+            for pool in self._pools:
+                if pool.asking or pool.came:
+                    self._close_call()
+                    break
             self._call = event.call
         self.events += 1
         self._noticed, self._at_us = operation, event.at_us
@@ -203,13 +207,19 @@ class Ledger:
         self._close_call()
         self._settled_events = self.events
         self._noticed, self._at_us = noticed_operation, at_us
-        for rule in self._at_end:
-            self._run(rule, rule.end, None)
-        self.shadow.end_operation()
+        shadow, report, ends = self.shadow, self._report, iter(self._at_end)
+        while True:
+            try:
+                for rule in ends:
+                    rule.end(None, shadow, report)
+                break
+            except Exception:
+                self._drop(rule)  # those behind it still have their turn
+        shadow.end_operation()
 
     def _close_call(self) -> None:
         """The last call of the target is over: outside a group everything that it asked back has come back."""
-        for pool in self.shadow.pools.values():
+        for pool in self._pools:
             if pool.group_open or not (pool.asking or pool.came):
                 continue
             in_order = not (pool.doubtful or pool.asked_pages)

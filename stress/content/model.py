@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stress.check.event import EventKind, PoolShape
+from stress.check.slot_label import label_of
 from stress.content.arrays import Array, arrays_for
 from stress.content.span import Span, span_of
 from stress.content.stamps import Difference, FullStamps, SampledStamps
@@ -30,7 +31,10 @@ _PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
 
 
 class Content:
-    """`every_slot`: all slots instead of two a page; `bytes_per_token`: their size, with `every_slot`, 0: a stamp's."""
+    """`every_slot`: all slots instead of two a page; `bytes_per_token`: their size, with `every_slot`, 0: a stamp's.
+
+    `closely`: of one request in so many it is compared what is read; what is written is stamped for all.
+    """
 
     def __init__(
         self,
@@ -40,8 +44,10 @@ class Content:
         *,
         every_slot: bool = False,
         bytes_per_token: int = 0,
+        closely: int = 1,
     ) -> None:
         self._engine = engine
+        self._closely = closely
         self._watch = watch
         self._arrays = arrays = arrays_for(getattr(engine.allocators(), "device", "cpu"))
 
@@ -66,7 +72,8 @@ class Content:
         # By page of the first pool: what was published in it last.
         self._key = np.zeros(self._pool.pages, dtype=np.int64)
         self._label = np.zeros(self._pool.pages, dtype=np.int64)
-        self._has_window = False  # a window is read through the mapping
+        # A window is read through the mapping; None: known with the first forward pass.
+        self._has_window: bool | None = None if self._window is not None else False
         self._store = StoreContent()
         self._named_by_key = "keys" in engine.observes
         self._linker = engine.linker() if linker_watch is not None else None
@@ -88,8 +95,13 @@ class Content:
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
         if operation.kind is Kind.COMMIT:
+            if self._has_window is None:
+                pool = self._engine.window_read(operation.rows[0][0]).pool
+                self._has_window = pool == self._window.name
             for rid, _ in operation.rows:
                 tokens = self._written[rid] = self._engine.committed(rid)
+                if rid % self._closely:
+                    continue
                 if self._reads_rows:
                     self._read(rid, "forward", tokens)
                 self._read_window(rid)
@@ -107,7 +119,8 @@ class Content:
                     self._pass_in_row(rid, accepted, lo, hi)
         elif operation.kind is Kind.ADMIT and operation.answer and operation.answer[0]:
             rid, cached = operation.rows[0][0], operation.answer[0]
-            self._read(rid, "hit", cached)
+            if not rid % self._closely:
+                self._read(rid, "hit", cached)
             self._recorded[rid] = cached // self._page_size
 
     def sweep(self, cached: np.ndarray) -> None:
@@ -132,22 +145,21 @@ class Content:
     def _lent(self, pool: str, pages: Array) -> None:
         stamps = self._stamps.get(pool)
         if stamps is not None:
-            stamps.lend(self._arrays.place(pages))
+            stamps.lend(pages)
 
-    def _read(self, rid: int, method: str, tokens: int | None = None) -> int:
-        """Compares the request's first `tokens` positions, all that are written by default; returns how many."""
-        tokens = self._engine.committed(rid) if tokens is None else tokens
+    def _read(self, rid: int, method: str, tokens: int) -> None:
+        """Compares the request's first `tokens` positions."""
         if tokens:
             span = self._span(rid, 0, tokens)
             self._tell(self._pool, self._pool.compare(span), method, rid)
-        return tokens
 
     def _read_window(self, rid: int) -> None:
         if self._window is None:
             return
+        if not self._has_window:
+            return
         read = self._engine.window_read(rid)
-        self._has_window = read.pool == self._window.name
-        if not self._has_window or not len(read.pages):
+        if not len(read.pages):
             return
         keys = self._specs[rid].keys[read.first : read.first + len(read.pages)]
         end = self._written[rid] - (read.first + len(read.pages) - 1) * self._page_size
@@ -155,12 +167,23 @@ class Content:
         self._tell(self._window, self._window.compare(span, self._watch.mapping), "forward", rid)
 
     def _write(self, rid: int, lo: int, hi: int) -> None:
-        if hi <= lo:
+        if hi <= lo or (hi - 1) // self._page_size == lo // self._page_size and self._write_within(rid, lo, hi):
             return
         span = self._span(rid, lo, hi)
         self._pool.write(span)
         if self._has_window:
             self._window.write(span, self._watch.mapping)
+
+    def _write_within(self, rid: int, lo: int, hi: int) -> bool:
+        """A decode's few tokens in one page; False: some of it is left to do."""
+        place, begin = divmod(lo, self._page_size)
+        page, key = self._engine.table(rid).item(place), self._specs[rid].keys.item(place)
+        label, end = label_of(rid, lo - begin), begin + hi - lo
+        if not self._pool.write_within(page, key, label, begin, end):
+            return False
+        return not self._has_window or self._window.write_within(
+            page, key, label, begin, end, self._watch.mapping
+        )
 
     def _pass_in_row(self, rid: int, accepted: int, lo: int, hi: int) -> None:
         """What the pass from `lo` to `hi` wrote to the row's own memory, and what its last position reads there."""
@@ -175,7 +198,9 @@ class Content:
             self._tell(self._rows, self._rows.compare(span), "forward", rid)
 
     def _publish(self, rid: int) -> None:
-        tokens = self._read(rid, "publish")
+        tokens = self._engine.committed(rid)
+        if not rid % self._closely:
+            self._read(rid, "publish", tokens)
         known, whole = self._recorded.get(rid, 0), tokens // self._page_size
         if whole > known:
             self._recorded[rid] = whole

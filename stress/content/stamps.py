@@ -16,11 +16,11 @@ from stress.check.event import PoolShape
 from stress.check.slot_label import NOTHING
 from stress.content.arrays import Array, DeviceArrays, HostArrays
 from stress.content.span import Span
+from stress.content.stamp_cells import StampCells, wrapped
 
 TOKEN = 0x1B873593CC9E2D51  # odd
 _UNWRITTEN = np.iinfo(np.int64).min
 _WORD_BYTES = 8
-_HALF = 1 << 63
 FEW = 4  # pages
 
 
@@ -35,11 +35,6 @@ class Difference(NamedTuple):
 def token_words(offsets: np.ndarray) -> np.ndarray:
     """int64[n]: what each offset in a page adds to its key."""
     return np.asarray(offsets, dtype=np.int64) * np.int64(TOKEN)
-
-
-def _wrapped(number: int) -> int:
-    """As int64 arithmetic has it."""
-    return (number + _HALF) % (2 * _HALF) - _HALF
 
 
 class _Stamps:
@@ -72,16 +67,18 @@ class SampledStamps(_Stamps):
         self._labels = arrays.full((self.pages, 2), NOTHING)
         self._ends = np.array([0, shape.page_size - 1])
         self._column = arrays.place(np.arange(2))
-        # On a host a numpy call on one page costs more than the page: few are looked at cell by cell.
-        self._cells = self._label_cells = None
+        self._cells: StampCells | None = None
         if not arrays.waits:
-            self._cells, self._label_cells = (
-                memoryview(part.reshape(-1)) for part in (self._stamps, self._labels)
-            )
+            self._cells = StampCells(self._stamps, self._labels, shape.page_size, self._from_end)
 
-    def lend(self, pages: Array) -> None:
-        """The pages int64[n] are lent anew."""
-        self.arrays.fill(self._stamps, pages, _UNWRITTEN)
+    def lend(self, pages: Array | list[int]) -> None:
+        """The pages int64[n], or a list of few, are lent anew."""
+        if type(pages) is not list or not self._cells.lend(pages, _UNWRITTEN):
+            self.arrays.fill(self._stamps, self.arrays.place(pages), _UNWRITTEN)
+
+    def write_within(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
+        """Tokens [begin, end) of one page, whose first has `label`, are written; False: not here, so by `write`."""
+        return self._cells is not None and self._cells.write(page, key, label, begin, end, mapping)
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""
@@ -89,8 +86,9 @@ class SampledStamps(_Stamps):
         if len(span.pages) <= FEW and self._cells is not None:
             few = self._few(span, mapping)
             if few is not None:
+                cells = self._cells
                 for place, stamp, label in few[1 if span.begin else 0 :]:
-                    self._cells[place], self._label_cells[place] = stamp, label
+                    cells.stamps[place], cells.labels[place] = stamp, label
                 return
         written = slice(1 if span.begin else 0, None)
         places = self._places(span, mapping).reshape(-1)[written]
@@ -104,7 +102,7 @@ class SampledStamps(_Stamps):
         arrays, partial = self.arrays, span.end < self.page_size
         if len(span.pages) <= FEW and self._cells is not None:
             few = self._few(span, mapping)
-            if few is not None and all(self._cells[place] == stamp for place, stamp, _ in few):
+            if few is not None and all(self._cells.stamps[place] == stamp for place, stamp, _ in few):
                 return None
         if mapping is None:
             found = arrays.rows(self._stamps, arrays.place(span.pages))
@@ -153,7 +151,7 @@ class SampledStamps(_Stamps):
         for at, end in enumerate(ends):
             few.append((first[at], keys[at], labels[at]))
             stamp = keys[at] + (self._from_end[end] if end < size else 0)
-            few.append((final[at], _wrapped(stamp), labels[at] + end - 1))
+            few.append((final[at], wrapped(stamp), labels[at] + end - 1))
         return few
 
     def _places(self, span: Span, mapping) -> Array:
@@ -187,9 +185,13 @@ class FullStamps(_Stamps):
         self._labels = arrays.full((self.pages * self.page_size,), NOTHING)
         self._copy = np.arange(self._copies, dtype=np.int64)
 
-    def lend(self, pages: Array) -> None:
-        """The pages int64[n] are lent anew."""
-        self.arrays.fill(self._stamps, pages, _UNWRITTEN)
+    def lend(self, pages: Array | list[int]) -> None:
+        """The pages int64[n], or a list of few, are lent anew."""
+        self.arrays.fill(self._stamps, self.arrays.place(pages), _UNWRITTEN)
+
+    def write_within(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
+        """Nothing is written one page at a time here: by `write`."""
+        return False
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""

@@ -46,6 +46,7 @@ class Watch(Journal):
         self.touched: list[Column] = []  # source pages whose entries the call may write
         self.group_touched: list[Column] | None = None  # the same, of the group that is open; None: none is
         self.lent = False  # a pool lent pages in the outermost call at hand
+        self.closely = 1  # after one operation in so many the mapping's entries are read again
         self._depth = 0
         self._wrapped: list[tuple[object, str]] = []
         hybrid = hasattr(allocator, "full_attn_allocator")
@@ -214,8 +215,9 @@ class Watch(Journal):
             for pool in self.pools:
                 pool.lent = []
         if self.touched:
-            pages, self.touched = self.reader.join(self.touched), []
-            self._entries.tell(pages, method)
+            touched, self.touched = self.touched, []
+            if not self.operation.operation % self.closely or method == "free_group_end":
+                self._entries.tell(self.reader.join(touched), method)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)

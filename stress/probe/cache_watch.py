@@ -22,10 +22,13 @@ _NONE = np.empty(0, dtype=np.int64)
 class CacheWatch:
     """`cache` has lock(node, holder) -> receipt, unlock(receipt) and release_swa_lock(receipt); a receipt has `serial`,
     `holder` and `node`; a node `parent`, `pages`, `full_lock` and `swa_lock`, and no parent at the root.
+
+    `closely`: the locks of one holder in so many are told, by the holder's number.
     """
 
-    def __init__(self, cache: Any, watch: Watch) -> None:
+    def __init__(self, cache: Any, watch: Watch, closely: int = 1) -> None:
         self._watch = watch
+        self._closely = closely
         self._full = watch.source.name
         self._component = watch.edge.target if watch.edge is not None else None
         self._wrapped = []
@@ -46,6 +49,8 @@ class CacheWatch:
 
     def _locking(self, inner: Callable) -> Callable:
         def lock(node, holder):
+            if _number(holder) % self._closely:
+                return inner(node, holder)
             before = _counters_to(node)
             receipt = inner(node, holder)
             self._tell(EventKind.LOCK, before, receipt)
@@ -55,6 +60,8 @@ class CacheWatch:
 
     def _unlocking(self, inner: Callable) -> Callable:
         def unlock(receipt):
+            if _number(receipt.holder) % self._closely:
+                return inner(receipt)
             before = _counters_to(receipt.node)
             try:
                 return inner(receipt)
@@ -89,6 +96,10 @@ def _counters_to(node: Any) -> list[tuple[Any, int, int]]:
         node = node.parent
     path.reverse()
     return path
+
+
+def _number(holder: Any) -> int:
+    return holder[1] if isinstance(holder, tuple) else holder
 
 
 def _words(holder: Any) -> str:

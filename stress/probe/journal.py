@@ -15,6 +15,8 @@ from stress.check.event import Cause, Event, EventKind
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader
 
+# Events after which counts may be others, or another request's.
+_MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.HOLD})
 _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 
 
@@ -29,6 +31,7 @@ class Journal:
         self.step: Callable[[], str] = str  # no engine: ""
         self.call = 0
         self.events = 0
+        self.moved = False  # pages have changed hands since the counts were told last
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
         self._waiting: list[tuple] = []
@@ -56,6 +59,8 @@ class Journal:
         among them, because that takes a look at the ids. Only where the reader waits.
         """
         self.events += 1
+        if kind in _MOVES:
+            self.moved = True
         if not self.reader.waits:
             event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token)
             self.ledger.observe(event)

@@ -37,8 +37,10 @@ _GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
 class Probe:
     """Watches `engine.allocators()` for `ledger`, which it limits to what the engine observes.
 
-    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `tells_clock`:
-    whoever drives the engine calls `clock` at each exchange. `also`: what others tell the ledger.
+    `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `closely`: one
+    request in so many is watched closely (its window, locks, keys, content, live pages), one store in so many, and
+    after one operation in so many the mapping is read again.
+    `tells_clock`: whoever drives the engine calls `clock` at each exchange. `also`: what others tell the ledger.
     """
 
     def __init__(
@@ -48,16 +50,19 @@ class Probe:
         content: str = "off",
         bytes_per_token: int = 0,
         *,
+        closely: int = 1,
         tells_clock: bool = False,
         also: frozenset[str] = frozenset(),
     ):
         told = engine.observes | {"offsets"} | also | ({"clock"} if tells_clock else set())
         ledger.limit_to(told - ({"content"} if content == "off" else set()))
         self.ledger = ledger
+        self._closely = closely
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
         self.watch.step = lambda: engine.step
+        self.watch.closely = closely
         linker = engine.linker() if "transfers" in engine.observes else None
-        self.linker_watch = LinkerWatch(linker, self.watch) if linker is not None else None
+        self.linker_watch = LinkerWatch(linker, self.watch, closely) if linker is not None else None
         self._tells_writes = "writes" in engine.observes
         self.requests = RequestWatch(engine, self.watch)
         self._engine = engine
@@ -67,7 +72,9 @@ class Probe:
         self.rows = self._watch_rows() if "row_memory" in engine.observes else None
         self._tells_reads = "reads" in engine.observes
         self._tells_live = "live" in engine.observes and self.watch.edge is not None
-        self.locks = CacheWatch(engine.lock_keeper(), self.watch) if "locks" in engine.observes else None
+        self.locks = (
+            CacheWatch(engine.lock_keeper(), self.watch, closely) if "locks" in engine.observes else None
+        )
         self._keys = (
             KeyWatch(engine, self.watch, self.watch.source.name) if "keys" in engine.observes else None
         )
@@ -79,6 +86,7 @@ class Probe:
                 self.linker_watch,
                 every_slot=content == "full",
                 bytes_per_token=bytes_per_token,
+                closely=closely,
             )
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._events_before = 0
@@ -108,7 +116,7 @@ class Probe:
         rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
         self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
         if kind is Kind.COMMIT and self._tells_reads:
-            self.requests.tell_reads(rows)
+            self.requests.tell_reads([row for row in rows if not row[0] % self._closely])
         if self.content is not None and kind in _CONTENT_KINDS:
             self.content.begin(operation)
         self._events_before = self.watch.events
@@ -127,7 +135,7 @@ class Probe:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if self._tells_writes:
             self.requests.tell_writes(operation)
-        if self._tells_live and operation.kind in _PUBLISHING_KINDS and sys.exc_info()[0] is None:
+        if self._tells_live and self._publishes_closely(operation) and sys.exc_info()[0] is None:
             watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
         if operation.kind in _CONTENT_KINDS and self._how_it_ended() != "raised":
             self._tell_content(operation._replace(answer=answer))
@@ -196,22 +204,27 @@ class Probe:
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
     def _tell_content(self, operation: Operation) -> None:
-        if self._keys is not None and operation.kind in _PUBLISHING_KINDS:
+        if self._keys is not None and self._publishes_closely(operation):
             self._keys.published(operation.rows[0][0])
         if self.content is not None:
             self.content.end(operation)
+
+    def _publishes_closely(self, operation: Operation) -> bool:
+        return operation.kind in _PUBLISHING_KINDS and not operation.rows[0][0] % self._closely
 
     def _how_it_ended(self) -> str:
         return "raised" if self.watch.raised or sys.exc_info()[0] is not None else "end"
 
     def _tell_counts(self) -> None:
-        """The source pool's counts, and those of the others where they have changed."""
+        """Counts that have changed; the source pool's, which requests are told apart by, also where pages have moved."""
         watch = self.watch
         method = self._how_it_ended()
+        moved = watch.moved or method == "raised"
+        watch.moved = False
         known = self._engine.counts() if self._reads_counts else {}
         for pool in watch.pools:
             counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
-            if pool is not watch.source and self._told.get(pool.name) == counts:
+            if self._told.get(pool.name) == counts and not (moved and pool is watch.source):
                 continue
             self._told[pool.name] = counts
             watch.tell(EventKind.COUNTS, pool.name, list(counts), None, method)

@@ -23,6 +23,7 @@ class RequestWatch:
         self._watch = watch
         self._tables: dict[int, bytes] = {}
         self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
+        self._admitted: set[int] = set()  # requests that have not committed anything yet
 
     def tell_table(self, rid: int) -> None:
         # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
@@ -37,17 +38,24 @@ class RequestWatch:
         self._tell_of(rid, EventKind.HOLD, table.copy())
 
     def tell_writes(self, operation: Operation) -> None:
-        """Pages whose last slot a commit has written. What a request is given when it is admitted is whole pages."""
+        """Pages whose last slot a commit has written; none are told once, when it is the request's first commit.
+
+        What a request is given when it is admitted is whole pages.
+        """
         page_size = self._watch.source.page_size
         if operation.kind is Kind.ADMIT:
             for rid, _ in operation.rows:
                 self._committed[rid] = len(self._known_table(rid)) * page_size
+                self._admitted.add(rid)
         elif operation.kind is Kind.COMMIT:
             for rid, accepted in operation.rows:
                 start = self._committed.get(rid, 0)
                 end = self._committed[rid] = start + accepted
-                pages = self._known_table(rid)[start // page_size : end // page_size].copy()
-                self._tell_of(rid, EventKind.WRITTEN, pages)
+                first, last = start // page_size, end // page_size
+                if first == last and rid not in self._admitted:
+                    continue
+                self._admitted.discard(rid)
+                self._tell_of(rid, EventKind.WRITTEN, self._known_table(rid)[first:last].copy())
 
     def _known_table(self, rid: int) -> np.ndarray:
         return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)

@@ -1,0 +1,66 @@
+"""Sampled stamps of single pages on a host, cell by cell: a numpy call on one page costs more than the page.
+
+Two cells a page, as `SampledStamps` has them: its first token's stamp, and its last written one's as if that were the
+page's last. Writes what the arrays would be written with, and nothing where an id has no place in them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+_HALF = 1 << 63
+
+
+def wrapped(number: int) -> int:
+    """As int64 arithmetic has it."""
+    return (number + _HALF) % (2 * _HALF) - _HALF
+
+
+class StampCells:
+    """Views of `stamps` and `labels`, int64[pages, 2]. `from_end[n]`: what the stamp of a page's n-th token is more than
+    one at the page's end."""
+
+    def __init__(self, stamps: np.ndarray, labels: np.ndarray, page_size: int, from_end: list[int]) -> None:
+        self.stamps, self.labels = (memoryview(part.reshape(-1)) for part in (stamps, labels))
+        self._size = page_size
+        self._from_end = from_end
+        self._mapping: torch.Tensor | None = None
+        self._address = 0
+        self._entries = memoryview(b"")
+
+    def lend(self, pages: list[int], unwritten: int) -> bool:
+        """The pages are lent anew; False: one has no place here."""
+        stamps, size = self.stamps, len(self.stamps) // 2
+        for page in pages:
+            if not 0 <= page < size:
+                return False
+            stamps[2 * page] = stamps[2 * page + 1] = unwritten
+        return True
+
+    def write(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
+        """Tokens [begin, end) of a page whose first token has `label`; False: a slot has no place here.
+
+        `mapping`: of slots of the page's pool to this pool's; None: it is the same pool.
+        """
+        size = self._size
+        first = last = page
+        if mapping is not None:
+            entries, slot = self._entries_of(mapping), page * size
+            if not 0 <= slot <= len(entries) - size:
+                return False
+            first, last = entries[slot + begin] // size, entries[slot + end - 1] // size
+        places = len(self.stamps) // 2
+        if not (0 <= first < places and 0 <= last < places):
+            return False
+        if not begin:
+            self.stamps[2 * first], self.labels[2 * first] = key, label
+        stamp = key if end == size else wrapped(key + self._from_end[end])
+        self.stamps[2 * last + 1], self.labels[2 * last + 1] = stamp, label + end - 1
+        return True
+
+    def _entries_of(self, mapping: torch.Tensor) -> memoryview:
+        if mapping is not self._mapping or mapping.data_ptr() != self._address:
+            self._mapping, self._address = mapping, mapping.data_ptr()
+            self._entries = memoryview(mapping.detach().numpy())
+        return self._entries
