@@ -125,6 +125,20 @@ def test_a_window_wider_than_a_page_in_a_ring_fails_in_0_5_22_and_not_in_0_5_23(
     assert clean(arms["v0523"])
 
 
+def test_a_window_of_broken_pages_fails_in_0_5_22_and_not_in_0_5_23(run):
+    document = run(
+        "sglang==0.5.22",
+        "sglang==0.5.23",
+        "workload.requests=60",
+        "pool.window_tokens=100",
+        "pool.unified_kv=false",
+    )
+    ranks = document["arms"]["unpatched"]["ranks"]
+    assert "checkpoint_into_tree" in [rank["first_assert"]["where"] for rank in ranks if rank["first_assert"]]
+    assert any(rank["findings"].get("I12") for rank in ranks)
+    assert clean(document["arms"]["patched"])
+
+
 def test_a_tree_core_that_can_not_be_loaded_is_no_other_core(capsys, tmp_path):
     """A tree falls back without a word; whoever asked for one core is not shown the other."""
     try:
