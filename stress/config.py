@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 
 from stress.config_checks import check_config
 from stress.config_data import from_dict
+from stress.config_file import read_toml, shipped
 from stress.config_schema import (
     Arm,
     Arms,
@@ -54,7 +54,6 @@ __all__ = [
 ]
 
 OVERRIDE_CHARACTERS = 400
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAMED_KEY = re.compile(r"\b[a-z_]+\.[a-z_]+(?:\.[a-z_]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 _BARE_WORD = re.compile(r"[^\s\"'\[\]{}#,][^\n\"'\[\]{}#]*\Z")
@@ -62,8 +61,7 @@ _BARE_WORD = re.compile(r"[^\s\"'\[\]{}#,][^\n\"'\[\]{}#]*\Z")
 
 def config_names() -> list[str]:
     """The runs that ship with the package, sorted. A nightly's matrix lies there too and is none."""
-    files = [file for file in resources.files("configs").iterdir() if file.name.endswith(".toml")]
-    return sorted(file.name[: -len(".toml")] for file in files if b"[nightly]" not in file.read_bytes())
+    return shipped(nightly=False)
 
 
 def load_config(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Config:
@@ -77,13 +75,7 @@ def load_config(name_or_path: str, overrides: list[str] | None = None, seed: int
     Raises:
         ConfigError: one line, what, where, the cure.
     """
-    source, text = _read(name_or_path)
-    try:
-        data = msgspec.toml.decode(text.removeprefix(_BYTE_ORDER_MARK))
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: no UTF-8, or an integer of 5,000 digits
-        raise ConfigError(f"{source}: not TOML: {' '.join(str(error).split())}; correct that line") from None
-    except RecursionError:
-        raise ConfigError(f"{source}: its values are nested too deeply; write them flat") from None
+    source, data = read_toml("config", name_or_path, config_names())
     given = [_override(data, override) for override in overrides or []]
     if seed is not None:
         data["seed"] = seed
@@ -119,26 +111,6 @@ def _blamed(message: str, given: list[tuple[str, str]], *, alone: bool = False) 
 
 def _within(path: str, table: str) -> bool:
     return path == table or path.startswith((f"{table}.", f"{table}["))
-
-
-def _read(name_or_path: str) -> tuple[str, bytes]:
-    """Where the configuration lies, for messages, and its text."""
-    is_path = "/" in name_or_path or name_or_path.endswith(".toml")
-    if not is_path:
-        if name_or_path not in config_names():
-            names = ", ".join(config_names())
-            raise ConfigError(
-                f"config {name_or_path!r}: no such name; choose {names}, or give a path FILE.toml"
-            )
-        return f"{name_or_path}.toml", (resources.files("configs") / f"{name_or_path}.toml").read_bytes()
-    path = Path(name_or_path)
-    try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise OSError(0, "is no regular file")
-        return name_or_path, path.read_bytes()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{name_or_path}: {why}; name a readable TOML file") from None
 
 
 def _how(override: str) -> str:

@@ -16,7 +16,6 @@ import difflib
 import itertools
 import math
 import re
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import msgspec
 
 from stress.config import Config, ConfigError, load_config
 from stress.config_checks import NAME, NAME_CURE
+from stress.config_file import read_toml, shipped
 from stress.config_limits import SEED_MAX
 from stress.nightly_settings import RUNS_MAX, alternatives_of, label_of, seeds_of
 
@@ -87,35 +87,11 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_matrix(name_or_path: str, seeds: tuple[int, ...] = ()) -> Matrix:
     """The checked matrix of a name in configs/ or a file. `seeds` replaces its own. Raises ConfigError."""
-    source, text = _read(name_or_path)
-    try:
-        data = msgspec.toml.decode(text.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: not TOML: {' '.join(str(error).split())}; correct that line") from None
-    except RecursionError:
-        raise ConfigError(f"{source}: its values are nested too deeply; write them flat") from None
+    source, data = read_toml("nightly", name_or_path, shipped(nightly=True))
     try:
         return _matrix(_table(data), Path(source).stem, seeds)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
-
-
-def _read(name_or_path: str) -> tuple[str, bytes]:
-    if "/" not in name_or_path and not name_or_path.endswith(".toml"):
-        file = resources.files("configs") / f"{name_or_path}.toml"
-        if not file.is_file():
-            raise ConfigError(
-                f"nightly {name_or_path!r}: no such name; choose nightly, or give a path FILE.toml"
-            )
-        return f"{name_or_path}.toml", file.read_bytes()
-    path = Path(name_or_path)
-    try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise OSError(0, "is no regular file")
-        return name_or_path, path.read_bytes()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{name_or_path}: {why}; name a readable TOML file") from None
 
 
 def _table(data: dict[str, Any]) -> _Nightly:

@@ -210,7 +210,15 @@ def test_the_shipped_nightly_is_whole():
     assert [case.name for case in loaded.cases][-1] == "seed"
     assert len(loaded.cases) == 5
     assert loaded.cases[0].resolve(1).workload.requests == 800
-    with pytest.raises(ConfigError, match="nightly 'nightl': no such name; choose nightly, or give a path"):
-        load_matrix("nightl")
-    with pytest.raises(ConfigError, match=r"smoke\.toml: nightly: missing"):
-        load_matrix("smoke")
+    for name in ("nightl", "smoke"):  # that one is a run
+        with pytest.raises(
+            ConfigError, match=f"nightly '{name}': no such name; choose nightly, swarm, or give"
+        ):
+            load_matrix(name)
+
+
+def test_a_file_without_the_table_is_no_nightly(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("seed = 1\n")
+    with pytest.raises(ConfigError, match=r"run\.toml: nightly: missing; write \[nightly\] with seeds"):
+        load_matrix(str(path))
