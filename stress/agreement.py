@@ -24,7 +24,7 @@ from stress.engine.sglang.tree_import import load_tree
 from stress.rank import Rank
 from stress.result import RankSpec
 from stress.share import warm_of
-from stress.workload.plan import build_plan
+from stress.workload.plan import plan_of
 
 # One rank that talks to nobody, and no checks: what is compared here needs none. The workload is the one that
 # docs/agreement.md speaks of.
@@ -64,8 +64,7 @@ def habits_of(version: str) -> Habits:
 
 def _run(root: Path, core: str, habits: Habits, seed: int, overrides: list[str]) -> dict[str, Any]:
     config = load_config("smoke", [*SHAPE, *overrides], seed=seed)
-    page_size = config.pool.page_size
-    plan = build_plan(config.workload, config.serving, seed=seed, page_size=page_size, ranks=1)
+    plan = plan_of(config, ranks=1)
     warm = warm_of(config, plan, 0)
     arm = config.arms.named["patched"]
     tree = build_sglang(config, root, "cpu", warm, core)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import msgspec
 import torch
 
 from stress.engine.sglang.page_allocator import page_allocator
 from stress.engine.sglang.tree_import import Tree, TreeError, load_tree
+from stress.engine.sglang.tree_report import tell
 from stress.repro import FULL_TOKENS, PAGE_SIZE, SCENARIOS, SWA_TOKENS, free_segment
 
 
@@ -39,14 +39,5 @@ def _lend(allocator: Any, tokens: int) -> torch.Tensor | None:
     return allocator.alloc_extend(nothing, nothing, length, length, torch.tensor([-1]), tokens)
 
 
-def main() -> int:
-    try:
-        document: Any = tree_rows(*sys.argv[1:4])
-    except TreeError as error:
-        document = {"error": str(error)}
-    sys.stdout.buffer.write(msgspec.json.encode(document))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell(lambda: tree_rows(*sys.argv[1:4])))

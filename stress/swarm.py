@@ -15,7 +15,7 @@ from stress.config import Config
 from stress.config_checks import check_config
 from stress.config_pools import full_pages_needed, swa_pages_needed
 from stress.words import below, split, words
-from stress.workload.plan import build_plan
+from stress.workload.plan import plan_of
 
 # Page sizes are divisors or multiples of a trace's blocks of 64 tokens.
 PAGE_SIZES = (16, 32, 64, 128, 256)
@@ -82,13 +82,7 @@ def _pool(config: Config, draw: _Draw):
 
 def _sized(config: Config, draw: _Draw):
     """The pool with so many pages as the drawn spare leaves: at the least what each request alone needs."""
-    plan = build_plan(
-        config.workload,
-        config.serving,
-        seed=config.seed,
-        page_size=config.pool.page_size,
-        ranks=config.layout.dp_size,
-    )
+    plan = plan_of(config)
     longest = max(
         full_pages_needed(config.pool, config.serving, prompt, output)
         for prompt, output in zip(plan.prompt_tokens.tolist(), plan.output_tokens.tolist(), strict=True)

@@ -22,14 +22,12 @@ class NotRolledBack:
         prefix_lens_cpu: torch.Tensor,
         seq_lens: torch.Tensor,
         seq_lens_cpu: torch.Tensor,
-        last_loc: torch.Tensor,
-        extend_num_tokens: int,
-        num_new_pages: int | None = None,
+        *rest,
     ) -> torch.Tensor | None:
-        lengths = (prefix_lens, prefix_lens_cpu, seq_lens, seq_lens_cpu)
+        asked = (prefix_lens, prefix_lens_cpu, seq_lens, seq_lens_cpu, *rest)
         need = count_new_pages(prefix_lens_cpu, seq_lens_cpu, self.page_size) * self.page_size
         second_is_short = self.swa_available_size() < need <= self.full_available_size()
         if second_is_short and not self.ring and self.faults.acts("F23"):
-            self.full_attn_allocator.alloc_extend(*lengths, last_loc, extend_num_tokens, num_new_pages)
+            self.full_attn_allocator.alloc_extend(*asked)
             return None
-        return super().alloc_extend(*lengths, last_loc, extend_num_tokens, num_new_pages)
+        return super().alloc_extend(*asked)

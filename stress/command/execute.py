@@ -95,16 +95,10 @@ def plan_workload(config: Config, overrides: tuple[str, ...] = ()) -> dict[str, 
     """
     from stress.config_pools import check_full_pool
     from stress.workload.errors import WorkloadError
-    from stress.workload.plan import build_plan
+    from stress.workload.plan import plan_of
 
     try:
-        plan = build_plan(
-            config.workload,
-            config.serving,
-            seed=config.seed,
-            page_size=config.pool.page_size,
-            ranks=config.layout.dp_size,
-        )
+        plan = plan_of(config)
         check_full_pool(config, zip(plan.prompt_tokens.tolist(), plan.output_tokens.tolist(), strict=True))
     except (ConfigError, WorkloadError) as error:
         raise type(error)(blame(str(error), overrides)) from None

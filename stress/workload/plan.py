@@ -123,6 +123,17 @@ def build_plan(workload, serving, *, seed: int, page_size: int, ranks: int) -> P
     return _cut(sessions, placed, times.wait_us, workload, seed, page_size, ranks)
 
 
+def plan_of(config, ranks: int | None = None) -> Plan:
+    """The plan of a whole configuration; `ranks`: DP ranks, if not those of its layout. Raises as `build_plan`."""
+    return build_plan(
+        config.workload,
+        config.serving,
+        seed=config.seed,
+        page_size=config.pool.page_size,
+        ranks=config.layout.dp_size if ranks is None else ranks,
+    )
+
+
 def _check(workload, ranks: int) -> None:
     if workload.loop not in ("closed", "open"):
         raise WorkloadError(f'workload.loop = {workload.loop!r}: use "closed" or "open"')

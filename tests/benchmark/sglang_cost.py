@@ -27,7 +27,7 @@ from stress.rank_parts import request_spec
 from stress.result import OperationBlock, RankSpec
 from stress.share import planned_requests, warm_of
 from stress.target.store import resolve
-from stress.workload.plan import build_plan
+from stress.workload.plan import plan_of
 
 SHAPE = [
     "layout.tp_size=1",
@@ -87,9 +87,7 @@ def main() -> None:
     room = ["pool.swa_pages=200", "pool.full_pages=1200"] if arguments.config == "smoke" else []
     config = load_config(arguments.config, [*SHAPE, *room, f"workload.requests={arguments.requests}"])
     arm = next(iter(config.arms.named))
-    plan = build_plan(
-        config.workload, config.serving, seed=config.seed, page_size=config.pool.page_size, ranks=1
-    )
+    plan = plan_of(config, ranks=1)
     spec = RankSpec(config=config.to_dict(), arm=arm, rank=0, ranks=1, seed=config.seed)
     warm = warm_of(config, plan, 0)
     ratios = []

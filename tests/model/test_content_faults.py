@@ -14,7 +14,7 @@ from stress.matrix.base import ARM, base_config
 from stress.matrix.cell import run_cell
 from stress.operator import Operator
 from stress.probe import Probe
-from stress.workload.plan import build_plan
+from stress.workload.plan import plan_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -131,7 +131,7 @@ def test_a_load_that_has_not_landed_is_read_as_what_its_pages_held(content):
 
 def test_two_namespaces_share_texts_and_no_keys():
     config = base_config("paged", "idle", None, ("workload.namespaces=2",))
-    plan = build_plan(config.workload, config.serving, seed=config.seed, page_size=PAGE, ranks=1)
+    plan = plan_of(config, ranks=1)
     apart = [int(np.argmax(plan.namespace == namespace)) for namespace in (0, 1)]
     keys, texts = [plan.keys(i) for i in apart], [plan.texts(i) for i in apart]
     assert (keys[0] == texts[0]).all() and texts[0][0] == texts[1][0] and keys[0][0] != keys[1][0]

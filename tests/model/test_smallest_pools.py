@@ -8,7 +8,7 @@ import pytest
 from stress.cli import main
 from stress.config import load_config
 from stress.config_pools import full_pages_needed, swa_pages_needed
-from stress.workload import build_plan
+from stress.workload.plan import plan_of
 
 CASES = [
     [],
@@ -23,9 +23,7 @@ def smallest(overrides):
     """(FULL, SWA) pages that are the fewest taken for the workload."""
     config = load_config("smoke", [*overrides, "pool.full_pages=100000", "pool.swa_pages=100000"])
     pool, serving = config.pool, config.serving
-    plan = build_plan(
-        config.workload, serving, seed=config.seed, page_size=pool.page_size, ranks=config.layout.dp_size
-    )
+    plan = plan_of(config)
     lengths = zip(plan.prompt_tokens.tolist(), plan.output_tokens.tolist(), strict=True)
     return max(full_pages_needed(pool, serving, *tokens) for tokens in lengths), swa_pages_needed(
         pool, serving

@@ -9,7 +9,7 @@ import stress.coordinator
 from stress.cli import main
 from stress.config import load_config
 from stress.same_requests import REQUEST_KEYS, other_requests, other_settings
-from stress.workload.plan import build_plan
+from stress.workload.plan import plan_of
 
 SMALL = ["--set", "workload.requests=40", "--set", "check.require=['load_back']", "--launcher", "inline"]
 
@@ -198,9 +198,7 @@ def test_a_run_that_was_changed_is_one_line(tmp_path, capsys, name, text, told, 
 
 def plan(override=None):
     config = load_config("smoke", ["workload.requests=200", *([override] if override else [])])
-    made = build_plan(
-        config.workload, config.serving, seed=1, page_size=config.pool.page_size, ranks=config.layout.dp_size
-    )
+    made = plan_of(config)
     columns = ("rank", "after", "wait_us", "start_us", "prompt_tokens", "output_tokens", "cancel")
     return config.to_dict(), [getattr(made, column).tolist() for column in columns]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -75,9 +76,10 @@ def _small_cache(tree: Tree) -> Any:
     return tree.UnifiedRadixCache(params)
 
 
-def main() -> int:
+def tell(report: Callable[[], Any]) -> int:
+    """Prints what `report` returns as one JSON document, or {"error": "..."} for a TreeError. The exit code."""
     try:
-        document = report_tree(sys.argv[1])
+        document = report()
     except TreeError as error:
         document = {"error": str(error)}
     sys.stdout.buffer.write(msgspec.json.encode(document))
@@ -85,4 +87,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell(lambda: report_tree(sys.argv[1])))
