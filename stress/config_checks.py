@@ -59,7 +59,17 @@ def _broken(config: Config) -> Iterator[str]:
         near = difflib.get_close_matches(unknown[0], MARKS, n=1, cutoff=0.5)
         cure = f"did you mean {near[0]!r}?" if near else f"the marks are {', '.join(MARKS)}"
         yield f"check.require: {unknown[0]!r} is no mark; {cure}"
+    if check.rules:
+        yield from _broken_rules(check.rules)
     yield from _broken_arms(config)
+
+
+def _broken_rules(named: list[str]) -> Iterator[str]:
+    from stress.check.rules import RULE_IDS
+
+    for name in named:
+        if name not in RULE_IDS:
+            yield f"check.rules: {name!r} is no rule; the rules are {', '.join(RULE_IDS)}"
 
 
 def _broken_layout(config: Config) -> Iterator[str]:

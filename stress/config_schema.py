@@ -112,6 +112,7 @@ class Check(_Table):
     bytes_per_token: int = 0  # that a slot's content takes on its device, with full; 0: a stamp's 8
     # one request in so many is watched closely: its window, locks, keys, content, what it loads and stores
     closely: int = 1
+    rules: list[str] = []  # those that are checked; none: all
     require: list[str] = []  # marks that a run must have reached to mean anything
 
     @property

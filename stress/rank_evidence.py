@@ -47,7 +47,10 @@ class RankEvidence:
         self.spec, self.parts, self.emit = spec, parts, emit
         self.recorder = Recorder(config.record.operations, emit)
         self.coverage = Coverage(engine.edges, on_mark=self._mark_reached)
-        self.ledger = Ledger(engine.pools, engine.edges, config.check.level, on_finding=self._found)
+        check = config.check
+        self.ledger = Ledger(
+            engine.pools, engine.edges, check.level, check.rules or None, on_finding=self._found
+        )
         self.ledger.listen(self.coverage.observe, Coverage.kinds)
         self.status = "finished"
         self.errors = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import click
@@ -13,8 +14,13 @@ from stress.fault_catalogue import FAULTS
 
 @click.command()
 @click.option("--fault", "faults", multiple=True, metavar="F", help="This fault only; may be repeated.")
+@click.option(
+    "--each-rule-off",
+    is_flag=True,
+    help="Then run rows again with each rule that held them off, and show what each rule is needed for.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress on stderr.")
-def matrix(faults: tuple[str, ...], as_json: bool) -> int:
+def matrix(faults: tuple[str, ...], each_rule_off: bool, as_json: bool) -> int:
     """Run each named fault on an idle and on a loaded pool, and show which detector fired, and when.
 
     Exit 0: every fault was found by a rule that is meant to find it, at the faulty operation, and every clean twin
@@ -27,20 +33,26 @@ def matrix(faults: tuple[str, ...], as_json: bool) -> int:
 
     chosen = [fault for fault in FAULTS if not faults or fault in faults]
     total = len(rows_of(chosen))
-    done = 0
+    done, tried = itertools.count(1), itertools.count(1)
 
     def tell(row: dict[str, Any]) -> None:
-        nonlocal done
-        done += 1
         verdict = "found" if row["holds"] else "NOT AS PROMISED"
         first = row["first"] or "nothing"
-        click.echo(f"{done}/{total} {row['fault']} {row['pool_state']}: {first}, {verdict}", err=True)
+        click.echo(f"{next(done)}/{total} {row['fault']} {row['pool_state']}: {first}, {verdict}", err=True)
 
-    document = make_matrix(chosen, tell)
+    def tell_trial(trial: Any, document: dict[str, Any], trials: int) -> None:
+        verdict = "LOST" if document["lost"] else "found"
+        in_time = " ".join(document["in_time"]) or "nothing"
+        where = f"{trial.fault} {trial.pool_state} without {trial.rule}"
+        click.echo(f"{next(tried)}/{trials} {where}: {in_time}, {verdict}", err=True)
+
+    document = make_matrix(chosen, tell, each_rule_off, tell_trial)
     if as_json:
         click.echo(msgspec.json.encode(document))
     else:
-        from stress.command.matrix_text import print_matrix
+        from stress.command.matrix_text import print_matrix, print_rules
 
         print_matrix(document)
+        if each_rule_off:
+            print_rules(document)
     return 0 if all(row["holds"] for row in document["rows"]) else 1

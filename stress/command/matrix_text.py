@@ -42,6 +42,45 @@ def print_matrix(document: dict[str, Any]) -> None:
         )
 
 
+def print_rules(document: dict[str, Any]) -> None:
+    """What each rule is needed for, and which rules no row is lost without."""
+    run = [(row["fault"], row["pool_state"]) for row in document["rows"]]
+    table = Table(box=None, pad_edge=False)
+    for name in (
+        "off",
+        "rows lost",
+        "of these, where no rule fires then",
+        "rows kept by another promised rule",
+    ):
+        table.add_column(name)
+    spare = []
+    for one in document["rules"]:
+        lost = [row for row in one["rows"] if row["lost"]]
+        kept = [row for row in one["rows"] if row["expected"] and not row["lost"]]
+        unseen = [row for row in lost if not row["in_time"]]
+        if lost or kept:
+            table.add_row(one["rule"], *(_named(rows, run) or "-" for rows in (lost, unseen, kept)))
+        if not lost:
+            spare.append(one["rule"])
+    console = Console(width=200, highlight=False, soft_wrap=True)
+    console.print()
+    console.print(table)
+    if spare:
+        console.print(f"none of these rows is lost without {', '.join(spare)}")
+
+
+def _named(rows: list[dict[str, Any]], run: list[tuple[str, str]]) -> str:
+    """`F01, F11 idle`: a fault alone where these are all the rows of it that were run."""
+    states: dict[str, list[str]] = {}
+    for row in rows:
+        states.setdefault(row["fault"], []).append(row["pool_state"])
+    names = []
+    for fault, found in states.items():
+        everywhere = found == [state for other, state in run if other == fault]
+        names.append(fault if everywhere else f"{fault} {' '.join(found)}")
+    return ", ".join(names)
+
+
 def _since(operation: int | None, acted_at: int | None) -> str:
     if operation is None:
         return ""

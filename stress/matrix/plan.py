@@ -17,6 +17,7 @@ from stress.fault_catalogue import FAULTS
 from stress.matrix.base import ARM, POOL_STATES, base_config
 from stress.matrix.cell import Cell, run_cell
 from stress.matrix.row import make_row
+from stress.matrix.rule_off import Trial, by_rule, trial_document, trials_of
 
 
 def rows_of(faults: list[str]) -> list[tuple[str, str]]:
@@ -27,37 +28,69 @@ def rows_of(faults: list[str]) -> list[tuple[str, str]]:
 
 
 def make_matrix(
-    faults: list[str], on_row: Callable[[dict[str, Any]], None] = lambda _row: None
+    faults: list[str],
+    on_row: Callable[[dict[str, Any]], None] = lambda _row: None,
+    each_rule_off: bool = False,
+    on_trial: Callable[[Trial, dict[str, Any], int], None] = lambda _trial, _document, _total: None,
 ) -> dict[str, Any]:
-    """The document of the matrix. `on_row` gets each row as soon as it and those before it are there."""
+    """The document of the matrix. `on_row` gets each row as soon as it and those before it are there.
+
+    With `each_rule_off` it has what each rule is needed for; `on_trial` gets each row without a rule, and how many
+    there are.
+    """
     rows = []
-    for row in _run(faults):
-        on_row(row)
-        rows.append(row)
-    return {"schema": 1, "rows": rows}
+    with _processes() as pool:
+        for row in _run(pool, faults):
+            on_row(row)
+            rows.append(row)
+        if not each_rule_off:
+            return {"schema": 1, "rows": rows}
+        tried, trials = [], trials_of(rows)
+        for trial, document in _try(pool, trials):
+            on_trial(trial, document, len(trials))
+            tried.append((trial, document))
+    return {"schema": 1, "rows": rows, "rules": by_rule(tried)}
 
 
-def _run(faults: list[str]) -> Iterator[dict[str, Any]]:
-    rows = rows_of(faults)
+def _processes() -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stress.matrix.cell", "stress.engine.reference"])
     # Not with max_tasks_per_child: when the first workers are used up, CPython waits for ever (python/cpython#115634).
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        twins: dict[tuple[str, str, tuple[str, ...]], Future[Cell]] = {}
-        cells: dict[tuple[str, str], Future[Cell]] = {}
-        for fault, state in rows:
-            base, needs = FAULTS[fault].config, FAULTS[fault].needs
-            if (base, state, needs) not in twins:
-                watched = [
-                    other for other in faults if (FAULTS[other].config, FAULTS[other].needs) == (base, needs)
-                ]
-                dry = f"dry:{'+'.join(watched)}"
-                twins[base, state, needs] = pool.submit(_cell, base, state, dry, needs)
-            cells[fault, state] = pool.submit(_cell, base, state, fault, needs)
-        for fault, state in rows:
-            twin = twins[FAULTS[fault].config, state, FAULTS[fault].needs].result()
-            yield make_row(fault, state, cells.pop((fault, state)).result(), twin)
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=context)
+
+
+def _run(pool: ProcessPoolExecutor, faults: list[str]) -> Iterator[dict[str, Any]]:
+    rows = rows_of(faults)
+    twins: dict[tuple[str, str, tuple[str, ...]], Future[Cell]] = {}
+    cells: dict[tuple[str, str], Future[Cell]] = {}
+    for fault, state in rows:
+        base, needs = FAULTS[fault].config, FAULTS[fault].needs
+        if (base, state, needs) not in twins:
+            watched = [
+                other for other in faults if (FAULTS[other].config, FAULTS[other].needs) == (base, needs)
+            ]
+            dry = f"dry:{'+'.join(watched)}"
+            twins[base, state, needs] = pool.submit(_cell, base, state, dry, needs)
+        cells[fault, state] = pool.submit(_cell, base, state, fault, needs)
+    for fault, state in rows:
+        twin = twins[FAULTS[fault].config, state, FAULTS[fault].needs].result()
+        yield make_row(fault, state, cells.pop((fault, state)).result(), twin)
+
+
+def _try(pool: ProcessPoolExecutor, trials: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    documents = []
+    for trial in trials:
+        facts = FAULTS[trial.fault]
+        needs = (*facts.needs, *trial.overrides)
+        documents.append(pool.submit(_trial, facts.config, needs, trial))
+    for trial, document in zip(trials, documents, strict=True):
+        yield trial, document.result()
 
 
 def _cell(base: str, state: str, fault: str, needs: tuple[str, ...]) -> Cell:
     return run_cell(base_config(base, state, fault, needs), ARM)
+
+
+def _trial(base: str, needs: tuple[str, ...], trial: Trial) -> dict[str, Any]:
+    """Its document, made where it was run: the operations of so many rows need not travel."""
+    return trial_document(trial, _cell(base, trial.pool_state, trial.fault, needs))

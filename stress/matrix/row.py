@@ -11,6 +11,7 @@ from typing import Any
 
 from stress.fault_catalogue import FAULTS
 from stress.matrix.cell import Cell, Fired, parted_from
+from stress.verdict_reasons import sorted_rules
 
 
 def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, Any]:
@@ -22,10 +23,11 @@ def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, A
         fired.append(digest)
     acted = cell.reached.get(fault, {})
     expected = [one for one in fired if one.detector in facts.rules]
-    in_time = [one for one in expected if _in_time(one, acted.get(one.rank), one.detector in facts.late)]
+    in_time = fired_in_time(fault, cell)
+    holding = [one for one in expected if one in in_time]
     rules = [one for one in fired if one.detector.startswith("I")]
     first = min(rules, key=lambda one: (one.operation, one.noticed, int(one.detector[1:])), default=None)
-    found = min(in_time or expected, key=lambda one: one.noticed, default=None)
+    found = min(holding or expected, key=lambda one: one.noticed, default=None)
     return {
         "fault": fault,
         "config": facts.config,
@@ -34,12 +36,19 @@ def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, A
         "fired": _earliest(fired),
         "first": first.detector if first else None,
         "acted_at": min(acted.values(), default=None),
-        "at_faulty_operation": bool(in_time),
+        "at_faulty_operation": bool(holding),
+        "in_time": sorted_rules({one.detector for one in in_time if one.detector.startswith("I")}),
         "upstream_assert": any(one.detector == "assert" for one in fired),
         "clean_twin": {"findings": twin.findings, "trigger_reached": fault in twin.reached},
         "operations_to_detection": found.noticed if found else None,
-        "holds": bool(in_time) and not twin.failed and fault in twin.reached,
+        "holds": bool(holding) and not twin.failed and fault in twin.reached,
     }
+
+
+def fired_in_time(fault: str, cell: Cell) -> list[Fired]:
+    """What fired at the operation at which the fault first acted on its rank, or later if it can't before."""
+    late, acted = FAULTS[fault].late, cell.reached.get(fault, {})
+    return [one for one in cell.fired if _in_time(one, acted.get(one.rank), one.detector in late)]
 
 
 def _in_time(one: Fired, acted_at: int | None, late: bool) -> bool:

@@ -60,3 +60,5 @@ RULES: tuple[type[Rule], ...] = (
     Keys,
     Progress,
 )
+
+RULE_IDS: tuple[str, ...] = tuple(dict.fromkeys(rule.id for rule in RULES))
