@@ -1,21 +1,30 @@
 """Is each fault found at each seed? A table of faults by seeds.
 
-    python scripts/fault_seeds.py [--config smoke] [--arm patched] [--seeds 1-10] [--fault F]...
+    python scripts/fault_seeds.py [--config smoke] [--arm patched] [--seeds 1-10] [--fault F]... [--launcher local]
 
 Runs one arm of a configuration with each named fault that one rank can have and whose base is `paged`, in this
 process's children, and stops a run at its first finding. A cell says which rules fired at the faulty operation; `!`
 stands behind what fired elsewhere alone, `-` for a fault that nobody saw. The last rows are the clean twins.
 Exit code 0: every cell has a finding of a rule that the catalogue expects, and no twin has any.
+
+With --launcher each cell is the command `kvstress run CONFIG --fault F --launcher L` as a user types it. It must end
+with exit code 1 and a verdict whose reasons name an expected rule, its twin with exit code 0. A cell names the expected
+rules that the verdict names, or says how the command ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -25,8 +34,12 @@ from stress.config import load_config
 from stress.config_checks import check_config
 from stress.fault_catalogue import FAULTS
 from stress.matrix.cell import Cell, run_cell
+from stress.matrix.row import fired_in_time
 
 BASE = "paged"
+Row = tuple[
+    str, list[tuple[str, bool]]
+]  # its name, and a cell a seed: what it says, and whether that is as promised
 
 
 def run(config_name: str, arm: str, needs: tuple[str, ...], fault: str, seed: int) -> Cell:
@@ -39,15 +52,61 @@ def run(config_name: str, arm: str, needs: tuple[str, ...], fault: str, seed: in
 
 def found(cell: Cell, fault: str) -> tuple[str, bool]:
     """What a cell says, and whether an expected rule fired at the faulty operation, or later if it is a late one."""
-    facts, acted = FAULTS[fault], cell.reached.get(fault, {})
-    in_time, elsewhere = [], []
-    for one in cell.fired:
-        at = acted.get(one.rank)
-        late = one.detector in facts.late and at is not None and at <= one.noticed
-        (in_time if at in (one.operation, one.noticed) or late else elsewhere).append(one.detector)
-    holds = any(rule in facts.rules for rule in in_time)
-    text = " ".join(dict.fromkeys(in_time)) or " ".join(f"{rule}!" for rule in dict.fromkeys(elsewhere))
-    return text or ("-" if acted else "never"), holds
+    in_time = dict.fromkeys(one.detector for one in fired_in_time(fault, cell))
+    elsewhere = dict.fromkeys(one.detector for one in cell.fired)
+    holds = any(rule in FAULTS[fault].rules for rule in in_time)
+    text = " ".join(in_time) or " ".join(f"{rule}!" for rule in elsewhere)
+    return text or ("-" if fault in cell.reached else "never"), holds
+
+
+def rows_in_process(given: argparse.Namespace, seeds: range, groups: dict) -> Iterator[Row]:
+    """Each fault, each clean twin, and how many triggers it came to; as many runs at a time as there are cores."""
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("forkserver")) as pool:
+        for needs, faults in groups.items():
+            one = partial(run, given.config, given.arm, needs)
+            for fault in faults:
+                cells = pool.map(one, [fault] * len(seeds), seeds)
+                yield fault, [found(cell, fault) for cell in cells]
+            twins = list(pool.map(one, [f"dry:{'+'.join(faults)}"] * len(seeds), seeds))
+            told = [f"{twin.findings} findings" if twin.failed else "clean" for twin in twins]
+            yield _twin(needs), [(text, text == "clean") for text in told]
+            yield "reaches", [(f"{len(twin.reached)} of {len(faults)}", True) for twin in twins]
+
+
+def rows_of_commands(given: argparse.Namespace, seeds: range, groups: dict) -> Iterator[Row]:
+    """Each fault and each clean twin, one command at a time: it has processes of its own."""
+    for needs, faults in groups.items():
+        for fault in (*faults, f"dry:{'+'.join(faults)}"):
+            yield (
+                _twin(needs) if fault.startswith("dry:") else fault,
+                [command_cell(given, fault, seed) for seed in seeds],
+            )
+
+
+def command_cell(given: argparse.Namespace, fault: str, seed: int) -> tuple[str, bool]:
+    """What the command's verdict says of one fault and seed, and whether it is as promised."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        command = [*(sys.executable, "-m", "stress", "run", given.config, "--fault", fault)]
+        command += ["--launcher", given.launcher, "--seed", str(seed), "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        verdict = out / "verdict.json"
+        document = json.loads(verdict.read_text()) if verdict.exists() else {"verdict": "none", "reasons": []}
+    ended = f"{document['verdict']}, exit {done.returncode}"
+    if fault.startswith("dry:"):
+        return ended, done.returncode == 0
+    named = [
+        rule
+        for rule in FAULTS[fault].rules
+        if any(f"rule {rule} was" in reason for reason in document["reasons"])
+    ]
+    if done.returncode == 1 and document["verdict"] == "fail" and named:
+        return " ".join(named), True
+    return ended, False
+
+
+def _twin(needs: tuple[str, ...]) -> str:
+    return " ".join(("twin", *needs))
 
 
 def main() -> int:
@@ -56,35 +115,26 @@ def main() -> int:
     parser.add_argument("--arm", default="patched")
     parser.add_argument("--seeds", default="1-10")
     parser.add_argument("--fault", action="append")
+    parser.add_argument("--launcher", choices=("local", "ray", "inline"))
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     faults = given.fault or [
         name for name, facts in FAULTS.items() if facts.config == BASE and facts.one_rank
     ]
-    together: dict[tuple[str, ...], list[str]] = {}  # what they need -> faults that one twin watches for
+    groups: dict[tuple[str, ...], list[str]] = {}  # what they need -> faults that one twin watches for
     for fault in faults:
-        together.setdefault(FAULTS[fault].needs, []).append(fault)
+        groups.setdefault(FAULTS[fault].needs, []).append(fault)
     table = Table(box=None, pad_edge=False)
     for heading in ("fault", *map(str, seeds)):
         table.add_column(heading, no_wrap=True)
+    rows = rows_of_commands if given.launcher else rows_in_process
     good = True
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("forkserver")) as pool:
-        twins = []
-        for needs, watched in together.items():
-            one = partial(run, given.config, given.arm, needs, f"dry:{'+'.join(watched)}")
-            twins.append(list(pool.map(one, seeds)))
-        for fault in faults:
-            one = partial(run, given.config, given.arm, FAULTS[fault].needs)
-            cells = [found(cell, fault) for cell in pool.map(one, [fault] * len(seeds), seeds)]
-            good &= all(holds for _, holds in cells)
-            table.add_row(fault, *(text for text, _ in cells))
-    for (needs, watched), cells in zip(together.items(), twins, strict=True):
-        name = " ".join(("twin", *needs))
-        table.add_row(name, *(f"{twin.findings} findings" if twin.failed else "clean" for twin in cells))
-        table.add_row("reaches", *(f"{len(twin.reached)} of {len(watched)}" for twin in cells))
+    for name, cells in rows(given, seeds, groups):
+        good &= all(holds for _, holds in cells)
+        table.add_row(name, *(text for text, _ in cells))
     Console(width=200, highlight=False, soft_wrap=True).print(table)
-    return 0 if good and not any(twin.failed for cells in twins for twin in cells) else 1
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import re
 
 from stress.arm_layout import arm_ranks
 from stress.config_schema import Config
+from stress.fault_name import parse_faults
 from stress.result import RankResult
 from stress.verdict_marks import missing_marks
 from stress.verdict_rank import seconds
@@ -38,6 +39,7 @@ def doubts_of(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
     reasons += _parted_plans(ranks)
     if ran_to_its_end(config, ranks):
         reasons += _missing(missing_marks(config, ranks))
+        reasons += _idle_faults(config, arm, ranks)
         reasons += _unaccounted(ranks)
     return reasons
 
@@ -95,6 +97,19 @@ def _missing(marks: list[str]) -> list[str]:
     return [
         f"{what} {', '.join(marks)} {'was' if len(marks) == 1 else 'were'} never reached: this workload is too "
         "small or too easy for it; smaller pools, more requests, or --set check.require=[]"
+    ]
+
+
+def _idle_faults(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
+    """Faults whose trigger no rank came to: the arm was that of a correct target, and its twin shows nothing."""
+    named = parse_faults(config.arms.record(arm).fault)
+    idle = [fault for fault, _ in named.chosen if not any(fault in one.faults_reached for one in ranks)]
+    if not idle:
+        return []
+    of = f"fault {idle[0]}" if len(idle) == 1 else f"faults {', '.join(idle)}"
+    return [
+        f"the trigger of {of} was never reached: this workload does not come to it; more requests or another "
+        "seed may"
     ]
 
 

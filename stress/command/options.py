@@ -15,6 +15,8 @@ import msgspec
 from stress.config import Config, ConfigError, load_config
 from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
+from stress.fault_catalogue import FAULTS
+from stress.fault_name import parse_faults
 from stress.launch.contract import LAUNCHERS
 
 SEEDS_MAX = 1000
@@ -88,8 +90,23 @@ def resolve(config_name: str, options: RunOptions) -> Config:
         raise ConfigError("--resume: runs in epochs are not built yet; start the run again without it")
     if options.out == "":
         raise ConfigError("--out: is empty; name a new directory, or leave it out")
-    config = load_config(config_name, list(options.overrides), options.seed)
+    overrides = [*_needs(options.faults), *options.overrides]  # a user's own come last, and win
+    config = load_config(config_name, overrides, options.seed)
     return _swarm(config) if options.swarm else config
+
+
+def _needs(faults: tuple[str, ...]) -> list[str]:
+    """What the faults need of a workload to act at all, as --set takes it; told on stderr."""
+    if not faults:
+        return []
+    try:
+        named = parse_faults("+".join(faults))
+    except ValueError as error:
+        raise ConfigError(f"--fault {' --fault '.join(faults)}: {error}") from None
+    needs = [setting for fault, _ in named.chosen for setting in FAULTS[fault].needs]
+    if needs:
+        click.echo(f"--fault {' --fault '.join(faults)}: needs and gets {' '.join(needs)}", err=True)
+    return needs
 
 
 def _swarm(config: Config) -> Config:

@@ -1,0 +1,63 @@
+"""Runs with a named fault: they get what it needs, and one in which it never acted shows nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from verdict_ranks import rank
+
+from stress.cli import main
+from stress.config import load_config
+from stress.verdict import make_verdict
+
+
+def verdict(fault, *reached):
+    """The document of `patched` with a fault, whose ranks came to the triggers `reached`."""
+    config = load_config("smoke", [f"arms.patched.fault={fault}"])
+    ranks = [
+        rank("patched", number, faults_reached=dict.fromkeys(faults, 40))
+        for number, faults in enumerate(reached)
+    ]
+    return make_verdict(config, {"patched": ranks}, arms=["patched"], launcher="local")
+
+
+@pytest.mark.parametrize(
+    ("fault", "idle"),
+    [
+        ("F06", "fault F06"),
+        ("dry:F06", "fault F06"),
+        ("F06@1", "fault F06"),
+        ("F06+F07", "faults F06, F07"),
+    ],
+)
+def test_a_fault_whose_trigger_was_never_reached_is_unknown(fault, idle):
+    document = verdict(fault, (), ())
+    assert document["verdict"] == "unknown"
+    assert document["reasons"] == [
+        f"Arm patched: the trigger of {idle} was never reached: this workload does not come to it; more "
+        "requests or another seed may."
+    ]
+
+
+def test_one_rank_that_came_to_the_trigger_is_enough():
+    assert verdict("dry:F06", (), ("F06",))["verdict"] == "pass"
+    assert verdict("dry:F06+F07", ("F07",), ("F06",))["verdict"] == "pass"
+    assert "of fault F07 was" in verdict("dry:F06+F07", (), ("F06",))["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("given", "namespaces"),
+    [
+        (["--fault", "F06", "--fault", "F22"], 2),
+        (["--fault", "dry:F22"], 2),
+        (["--fault", "F22", "--set", "workload.namespaces=3"], 3),
+        (["--fault", "F06"], 1),
+    ],
+)
+def test_a_fault_gets_what_it_needs_unless_the_user_says_otherwise(ranks, capsys, given, namespaces):
+    ranks(patched="pass")
+    main(["run", "smoke", "--launcher", "inline", *given])
+    manifest = json.loads(Path("runs/latest/manifest.json").read_text())
+    assert manifest["config"]["workload"]["namespaces"] == namespaces
+    told = "needs and gets workload.namespaces=2" in capsys.readouterr().err
+    assert told == ("F22" in " ".join(given))
