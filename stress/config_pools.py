@@ -21,16 +21,33 @@ def swa_pages_needed(pool: Pool, serving: Serving) -> int:
         | locked in the cache | restored window | next chunk |          while the prompt is prefilled
         | locked in the cache | private, up to the last slot reserved | while it decodes
 
-    `decoded` bounds what decoding keeps between two releases of its window: a release waits until the interval
-    has slid out and a whole page besides the window, and a step adds its drafts before it gives anything back.
-    A lock holds whole cached nodes until they cover the window; the last may be as long as `decoded`.
+    A lock holds whole cached nodes until they cover the window; the last may be as long as what decoding keeps.
+    """
+    window, chunk, decoded = _window_chunk_decoded(pool, serving)
+    return window - 1 + decoded + max(window + chunk, decoded + 1)
+
+
+def swa_pages_behind_prefix(pool: Pool, serving: Serving) -> int:
+    """SWA pages with which that also holds behind a prefix that pins as much as a prefix can.
+
+    Nothing slides out of a request that ends in its prefill, so it may leave a node as long as a chunk. A pool between
+    the two numbers may be asked for, as a server's may be that small; a request that shares such a node but for its
+    end is then given up as stuck.
+    """
+    _, chunk, decoded = _window_chunk_decoded(pool, serving)
+    return swa_pages_needed(pool, serving) + max(0, chunk - decoded)
+
+
+def _window_chunk_decoded(pool: Pool, serving: Serving) -> tuple[int, int, int]:
+    """In pages: the window, a chunk, and what decoding keeps between two releases of its window.
+
+    A release waits until the interval has slid out and a whole page besides the window, and a step adds its drafts
+    before it gives anything back.
     """
     page, window = pool.page_size, -(-pool.window_tokens // pool.page_size)
     tokens = max(EVICTION_INTERVAL_TOKENS + pool.window_tokens, page + window * page)
     decoded = -(-(tokens + (3 * serving.draft_tokens or 2)) // page)  # without drafts one comes, one is ahead
-    locked = window - 1 + decoded
-    chunk = -(-serving.chunk_tokens // page)
-    return locked + max(window + chunk, decoded + 1)
+    return window, -(-serving.chunk_tokens // page), decoded
 
 
 def full_pages_needed(pool: Pool, serving: Serving, prompt: int, output: int) -> int:

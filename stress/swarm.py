@@ -13,7 +13,7 @@ import numpy as np
 
 from stress.config import Config
 from stress.config_checks import check_config
-from stress.config_pools import full_pages_needed, swa_pages_needed
+from stress.config_pools import full_pages_needed, swa_pages_behind_prefix
 from stress.words import below, split, words
 from stress.workload.plan import plan_of
 
@@ -89,7 +89,7 @@ def _sized(config: Config, draw: _Draw):
     )
     full_pages = _with_spare(longest, draw.one("full spare", SPARE_PERCENT))
     swa_pages = _with_spare(
-        swa_pages_needed(config.pool, config.serving), draw.one("swa spare", SPARE_PERCENT)
+        swa_pages_behind_prefix(config.pool, config.serving), draw.one("swa spare", SPARE_PERCENT)
     )
     # A prompt's slots come in pairs, so a FULL pool that is smaller than the SWA pool would waste the rest of it.
     return msgspec.structs.replace(config.pool, full_pages=max(full_pages, swa_pages), swa_pages=swa_pages)

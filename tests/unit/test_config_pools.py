@@ -1,9 +1,20 @@
 """The smallest pools that are taken: they are the ones that the message names, and they do for what is derived."""
 
+import msgspec
+import numpy as np
 import pytest
+from reference_bench import KEYS, PAGE, finish, spec
 
 from stress.config import ConfigError, load_config
-from stress.config_pools import EVICTION_INTERVAL_TOKENS, check_full_pool, full_pages_needed, swa_pages_needed
+from stress.config_pools import (
+    EVICTION_INTERVAL_TOKENS,
+    check_full_pool,
+    full_pages_needed,
+    swa_pages_behind_prefix,
+    swa_pages_needed,
+)
+from stress.engine.contract import Warm
+from stress.engine.reference import build_reference
 
 
 @pytest.mark.parametrize(
@@ -22,6 +33,37 @@ def test_the_smallest_swa_pool_that_is_taken_is_the_one_that_is_named(overrides,
     assert load_config("seed", [*overrides, f"pool.swa_pages={pages}"]).pool.swa_pages == pages
     with pytest.raises(ConfigError, match=f"give at least {pages}, or a smaller serving.chunk_tokens"):
         load_config("seed", [*overrides, f"pool.swa_pages={pages - 1}"])
+
+
+def test_a_chunk_has_room_behind_the_prefix_of_a_request_that_ended_in_its_prefill():
+    """The prefix is one node of 14 pages of 64, all of them with SWA: a window of 2 pages locks the whole of it."""
+    config = load_config("smoke", ["serving.chunk_tokens=1024", "pool.swa_pages=100", "linker.enabled=false"])
+
+    def chunk_fits(swa_pages: int) -> bool:
+        sized = msgspec.structs.replace(
+            config, pool=msgspec.structs.replace(config.pool, swa_pages=swa_pages)
+        )
+        nothing = Warm(lambda own: iter([np.zeros(0, dtype=np.int64)]), lambda pages: pages)
+        target = build_reference(sized, sized.arms.named["patched"], "cpu", nothing)
+        target.open(spec(1, KEYS[:16], 16 * PAGE, 1))
+        assert target.admit(1, 0) and target.extend([(1, 16 * PAGE)])
+        target.commit([(1, 16 * PAGE)])
+        finish(target, 1)
+        target.open(spec(2, KEYS[:14], 30 * PAGE))
+        assert target.admit(2, 0).cached == 14 * PAGE
+        return target.extend([(2, 30 * PAGE)])
+
+    assert (chunk_fits(29), chunk_fits(30)) == (False, True)
+    assert swa_pages_needed(config.pool, config.serving) == 24
+    # decoded 5, chunk 16, locked 17, window 2: the nodes behind the last may be one page of another request
+    assert swa_pages_behind_prefix(config.pool, config.serving) == 35
+
+
+def test_a_chunk_shorter_than_what_decoding_keeps_pins_no_more():
+    config = load_config("smoke", ["serving.chunk_tokens=128"])
+    assert swa_pages_behind_prefix(config.pool, config.serving) == swa_pages_needed(
+        config.pool, config.serving
+    )
 
 
 def test_the_longest_request_decides_on_the_full_pool():
