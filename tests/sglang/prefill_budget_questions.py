@@ -4,8 +4,8 @@
 
 Pages of 256, a window of 128, chunks of 8,192 tokens, 131,072 FULL tokens. A first request of 8,192 tokens ends in its
 prefill. A second one shares 7,936 of them and has 8,448 more; nothing else runs. Prints one JSON line: what of the SWA
-pool is free or evictable once the second one's prefix is locked, as an admission locks it, what it needs, and whether it
-is admitted, and with what chunk.
+pool is free or evictable once the second one's prefix is locked, as an admission locks it, what it needs, whether it is
+admitted, and with what chunk.
 """
 
 import json

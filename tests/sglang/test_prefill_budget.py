@@ -32,7 +32,9 @@ def answer(version: str, *swa_pages: str) -> dict:
 def test_a_request_is_refused_for_what_its_own_prefix_locks():
     found = answer("0.5.23")
     assert (found["hit"], found["admitted"]) == (7936, False)
-    assert found["swa_size"] - found["swa_left"] == 7936  # nothing else is locked, so nothing will be given back
+    assert (
+        found["swa_size"] - found["swa_left"] == 7936
+    )  # nothing else is locked, so nothing will be given back
     assert found["swa_left"] < found["swa_needed"] < found["swa_size"]
 
 
