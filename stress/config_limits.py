@@ -44,6 +44,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "linker.delay_ms": (0, 10**9),
     "check.level": (0, 3),
     "check.bytes_per_token": (0, 2**24),
+    "check.closely": (1, 2**20),
     "deadlines.exchange_s": (0.1, 10**6),
     "deadlines.placement_s": (0.1, 10**6),
     "deadlines.loss_s": (0.1, 10**6),

@@ -45,7 +45,7 @@ def plan_of(
         proofs = Proofs()
     return Plan(
         *proofs,
-        others=[(rule, check) for rule, check in checks if not rule.proved],
+        others=[(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)],
         journalled=kind in JOURNALLED,
         listeners=listeners,
         looked_at=kind in LOOKED_AT,

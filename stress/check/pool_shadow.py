@@ -50,6 +50,7 @@ class PoolShadow:
         self.tables = np.zeros(size, dtype=np.int32)  # how many request tables name the page
         self.extra = np.zeros(size, dtype=np.int32)
         self.lent = self.asked_pages = self.orphans = 0
+        self.lends = 0  # pages lent since the start
         self.surplus = self.surplus_outside = 0  # free-list entries too many; those of them outside the pool
         self.tables_named = False  # whether any table has named a page of this pool
         self.group_open = False
@@ -111,6 +112,7 @@ class PoolShadow:
         """Applies the pages of `look` as lent."""
         valid = self.valid
         self.lent += len(valid)
+        self.lends += len(valid) + len(self.outside)
         if self.loans or self.repeated is not None:
             again = self.loaned if self.repeated is None else self.loaned | self.repeated
             self._free_list_differs(valid[again], -1)

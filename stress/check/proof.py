@@ -15,6 +15,7 @@ from typing import NamedTuple
 from stress.check.event import Event, EventKind
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
 from stress.check.state import Shadow
+from stress.check.transfer_shadow import PoolTransfers
 
 Check = Callable
 Proof = Callable[[Event, list[Check]], bool]
@@ -27,6 +28,7 @@ class PoolCells:
 
     __slots__ = (
         "asked",
+        "busy",
         "end",
         "first",
         "inward",
@@ -36,10 +38,13 @@ class PoolCells:
         "owner",
         "pool",
         "tables",
+        "transfers",
     )
 
-    def __init__(self, pool: PoolShadow):
+    def __init__(self, pool: PoolShadow, transfers: PoolTransfers):
         self.pool = pool
+        self.transfers = transfers
+        self.busy = transfers.busy_cells
         self.first, self.end = pool.first, pool.end
         self.on_loan = memoryview(pool.on_loan)
         self.owner = memoryview(pool.owner)
@@ -65,7 +70,7 @@ class EdgeCells:
 
 def cells_of(shadow: Shadow) -> dict[str, PoolCells] | None:
     """The cells of each pool; None where more than one edge leads into or out of a pool: no proofs then."""
-    cells = {name: PoolCells(pool) for name, pool in shadow.pools.items()}
+    cells = {name: PoolCells(pool, shadow.transfers.of(name)) for name, pool in shadow.pools.items()}
     for edge in shadow.edges:
         source, target = cells[edge.shape.source], cells[edge.shape.target]
         if source.outward or target.inward:

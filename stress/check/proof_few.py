@@ -17,11 +17,11 @@ class Few:
         self._shadow, self._cells, self._consult = shadow, cells, consult
 
     def lend(self, event: Event, others: list[Check]) -> bool:
-        """In range, free, each once."""
+        """In range, free, each once, under no transfer."""
         cells, pages, cause = self._cells[event.pool], event.pages, event.cause
-        first, end, on_loan = cells.first, cells.end, cells.on_loan
+        first, end, on_loan, busy = cells.first, cells.end, cells.on_loan, cells.busy
         for page in pages:
-            if not first <= page < end or on_loan[page]:
+            if not first <= page < end or on_loan[page] or busy[page]:
                 return False
         if len(pages) > 1 and len(set(pages)) < len(pages):
             return False
@@ -34,6 +34,7 @@ class Few:
             owner[page] = rid
             lent_by[page] = index
         cells.pool.lent += len(pages)
+        cells.pool.lends += len(pages)
         return True
 
     def ask(self, event: Event, others: list[Check]) -> bool:
@@ -101,16 +102,16 @@ class Few:
         return True
 
     def come(self, event: Event, others: list[Check]) -> bool:
-        """On loan, asked back, each once; nothing maps to them, and they map to nothing."""
+        """On loan, asked back, each once, under no transfer; nothing maps to them, and they map to nothing."""
         cells, pages = self._cells[event.pool], event.pages
         pool = cells.pool
         if pool.orphans:
             return False
         first, end, on_loan, asked, tables = cells.first, cells.end, cells.on_loan, cells.asked, cells.tables
-        inward, outward = cells.inward, cells.outward
+        inward, outward, busy = cells.inward, cells.outward, cells.busy
         named = False
         for page in pages:
-            if not first <= page < end or not on_loan[page] or not asked[page]:
+            if not first <= page < end or not on_loan[page] or not asked[page] or busy[page]:
                 return False
             if inward is not None and inward.holder[page] >= 0:
                 return False

@@ -23,6 +23,8 @@ class Many:
         pool.look(event.pages)
         if pool.loans or pool.repeated is not None or len(pool.outside):
             return False
+        if _under_transfer(self._cells[event.pool], event.pages):
+            return False
         if others:
             self._consult(event, others)
         pool.lend(event.cause.rid, self._shadow.cause_index(event.cause))
@@ -81,7 +83,7 @@ class Many:
         pool.look(pages)
         if pool.orphans or pool.loans < len(pages) or pool.repeated is not None:
             return False
-        if np.count_nonzero(pool.asked[pages]) < len(pages):
+        if np.count_nonzero(pool.asked[pages]) < len(pages) or _under_transfer(cells, pages):
             return False
         if cells.inward is not None and np.count_nonzero(cells.inward.edge.holder[pages] >= 0):
             return False
@@ -166,6 +168,10 @@ class Many:
     def _may_be_held(self, cells: PoolCells, gained: list[int]) -> bool:
         first, end, on_loan, asked = cells.first, cells.end, cells.on_loan, cells.asked
         return all(first <= page < end and on_loan[page] and not asked[page] for page in gained)
+
+
+def _under_transfer(cells: PoolCells, pages: np.ndarray) -> bool:
+    return cells.transfers.moving and np.count_nonzero(cells.transfers.busy[pages]) > 0
 
 
 def _in_range(cells: PoolCells, pages: np.ndarray) -> bool:

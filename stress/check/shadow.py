@@ -157,15 +157,16 @@ class Ledger:
 
     def _consult(self, event: Event, others: list[tuple[Rule, Callable]]) -> None:
         """An event that is proved in order is shown to the rules that the proof does not speak for."""
-        looked = False
+        shadow, report, looked = self.shadow, self._report, False
         for rule, check in others:
             if not rule.takes_lists:
-                event = with_arrays(event)
+                if type(event.pages) is list:
+                    event = with_arrays(event)
                 if not looked and event.peers is None and event.kind in LOOKED_AT:
                     looked = True
-                    self.shadow.pools[event.pool].look(event.pages)
+                    shadow.pools[event.pool].look(event.pages)
             try:
-                check(event, self.shadow, self._report)
+                check(event, shadow, report)
             except Exception:
                 self._drop(rule)
 

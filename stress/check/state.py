@@ -167,8 +167,10 @@ class Shadow:
         gone."""
         rid = cause.rid
         if len(pages):
-            since = np.full(len(pages), self.cause_index(cause), dtype=np.int32)
-            since[:same] = self.rows_gained.get(rid, since)[:same]
+            since = np.empty(len(pages), dtype=np.int32)
+            if same:
+                since[:same] = self.rows_gained[rid][:same]
+            since[same:] = self.cause_index(cause)
             self.tables[rid], self.rows_gained[rid] = pages, since
             pool.tables_named = True
         else:

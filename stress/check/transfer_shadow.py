@@ -28,7 +28,7 @@ class Transfer(NamedTuple):
     peers: list[tuple[str, np.ndarray]]
 
 
-class _Pages:
+class PoolTransfers:
     """Of one pool, by page."""
 
     def __init__(self, pool: PoolShadow) -> None:
@@ -47,7 +47,11 @@ class TransferShadow:
 
     def __init__(self, pools: dict[str, PoolShadow]) -> None:
         self.open: dict[int, Transfer] = {}
-        self._pages = {name: _Pages(pool) for name, pool in pools.items()}
+        self._pages = {name: PoolTransfers(pool) for name, pool in pools.items()}
+
+    def of(self, pool: str) -> PoolTransfers:
+        """The state of one pool."""
+        return self._pages[pool]
 
     def busy_among(self, pool: str, pages: np.ndarray | list[int]) -> list[int]:
         """Those of the pages that a transfer still reads or writes."""

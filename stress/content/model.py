@@ -167,7 +167,8 @@ class Content:
         self._tell(self._window, self._window.compare(span, self._watch.mapping), "forward", rid)
 
     def _write(self, rid: int, lo: int, hi: int) -> None:
-        if hi <= lo or (hi - 1) // self._page_size == lo // self._page_size and self._write_within(rid, lo, hi):
+        one_page = lo // self._page_size == (hi - 1) // self._page_size
+        if hi <= lo or (one_page and self._write_within(rid, lo, hi)):
             return
         span = self._span(rid, lo, hi)
         self._pool.write(span)

@@ -18,8 +18,10 @@ def wrapped(number: int) -> int:
 
 
 class StampCells:
-    """Views of `stamps` and `labels`, int64[pages, 2]. `from_end[n]`: what the stamp of a page's n-th token is more than
-    one at the page's end."""
+    """Views of `stamps` and `labels`, int64[pages, 2].
+
+    `from_end[n]`: what the stamp of a page's n-th token is more than one at the page's end.
+    """
 
     def __init__(self, stamps: np.ndarray, labels: np.ndarray, page_size: int, from_end: list[int]) -> None:
         self.stamps, self.labels = (memoryview(part.reshape(-1)) for part in (stamps, labels))

@@ -126,7 +126,9 @@ class Watch(Journal):
                 self._raised()
                 raise
             finally:
-                self._leave(name)
+                self._depth -= 1
+                if not self._depth and (self.lent or self.touched):
+                    self._over(name)
 
         return call
 
@@ -142,7 +144,9 @@ class Watch(Journal):
                 self._raised()
                 raise
             finally:
-                self._leave(name)
+                self._depth -= 1
+                if not self._depth and (self.lent or self.touched):
+                    self._over(name)
 
         return call
 
@@ -166,7 +170,9 @@ class Watch(Journal):
                     self._tell_returned(pool, name, pool.free_pages() - before)
                 if tells_group and name == "free_group_end":
                     self.tell(EventKind.GROUP_END, pool.name, _NONE, None, name)
-                self._leave(name)
+                self._depth -= 1
+                if not self._depth and (self.lent or self.touched):
+                    self._over(name)
 
         return call
 
@@ -187,16 +193,20 @@ class Watch(Journal):
                     # Told also when the target's own assertion fires here: it has closed the group by then.
                     self._tell_group(EventKind.GROUP_END, name)
                     self.touched, self.group_touched = self.group_touched or [], None
-                self._leave(name)
+                self._depth -= 1
+                if not self._depth and (self.lent or self.touched):
+                    self._over(name)
 
         return call
 
     def _enter(self) -> bool:
+        """Whether this is the outermost call: it gets a number."""
         self._depth += 1
         if self._depth > 1:
             return False
         self.call += 1
-        self.take_cause()
+        if self.cause.step != self.engine.step:
+            self.take_cause()
         return True
 
     def _raised(self) -> None:
@@ -204,10 +214,8 @@ class Watch(Journal):
         if self._depth == 1:
             self.raised = True
 
-    def _leave(self, method: str) -> None:
-        self._depth -= 1
-        if self._depth:
-            return
+    def _over(self, method: str) -> None:
+        """The outermost call has lent pages, or may have written the mapping."""
         if self.lent:
             self.lent = False
             if self.source.lent:

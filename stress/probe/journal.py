@@ -7,7 +7,7 @@ operation's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -20,15 +20,27 @@ _MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKin
 _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 
 
+class HasStep(Protocol):
+    """An engine, as far as this module needs it."""
+
+    step: str
+
+
+class NoEngine:
+    """Whoever works without an engine."""
+
+    step = ""
+
+
 class Journal:
-    """`operation` is who asks at the moment, `step()` the engine's word for the part of it that is going on."""
+    """`operation` is who asks at the moment; `engine.step` its word for the part of it that is going on."""
 
     def __init__(self, ledger: Ledger, reader: HostReader | DeviceReader):
         self.ledger = ledger
         self.reader = reader
         self.now_us = 0
         self.operation = self.cause = Cause(0, "", -1, "")
-        self.step: Callable[[], str] = str  # no engine: ""
+        self.engine: HasStep = NoEngine
         self.call = 0
         self.events = 0
         self.moved = False  # pages have changed hands since the counts were told last
@@ -88,7 +100,7 @@ class Journal:
 
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""
-        step = self.step()
+        step = self.engine.step
         if self.cause.step != step:
             self.cause = self.operation._replace(step=step)
 

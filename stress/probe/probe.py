@@ -59,7 +59,7 @@ class Probe:
         self.ledger = ledger
         self._closely = closely
         self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
-        self.watch.step = lambda: engine.step
+        self.watch.engine = engine
         self.watch.closely = closely
         linker = engine.linker() if "transfers" in engine.observes else None
         self.linker_watch = LinkerWatch(linker, self.watch, closely) if linker is not None else None
@@ -216,7 +216,7 @@ class Probe:
         return "raised" if self.watch.raised or sys.exc_info()[0] is not None else "end"
 
     def _tell_counts(self) -> None:
-        """Counts that have changed; the source pool's, which requests are told apart by, also where pages have moved."""
+        """Counts that have changed; those of the source pool, whose pages have owners, also where pages have moved."""
         watch = self.watch
         method = self._how_it_ended()
         moved = watch.moved or method == "raised"

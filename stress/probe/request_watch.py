@@ -27,15 +27,14 @@ class RequestWatch:
 
     def tell_table(self, rid: int) -> None:
         # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
-        table = np.asarray(self._engine.table(rid), dtype=np.int64)
-        known = table.tobytes()
+        known = np.asarray(self._engine.table(rid), dtype=np.int64).tobytes()
         if known == self._tables.get(rid, b""):
             return
         if known:
             self._tables[rid] = known
         else:
             self._tables.pop(rid, None)
-        self._tell_of(rid, EventKind.HOLD, table.copy())
+        self._tell_of(rid, EventKind.HOLD, np.frombuffer(known, dtype=np.int64))
 
     def tell_writes(self, operation: Operation) -> None:
         """Pages whose last slot a commit has written; none are told once, when it is the request's first commit.

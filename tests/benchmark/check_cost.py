@@ -1,6 +1,7 @@
 """What the checks cost: one rank of the seed run at each level, a bare allocator in a loop, and each rule by itself.
 
     OMP_NUM_THREADS=1 python tests/benchmark/check_cost.py [--requests 700] [--rounds 5] [--only levels]
+    ... --only levels --target sglang==0.5.23    # the same of `sglang-seed`, on the real engine
 
 Levels are interleaved in one process and compared by CPU time: absolute times on a shared machine mean little, the
 ratio of neighbours does. The tables are those of docs/checks.md.
@@ -10,53 +11,68 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "model"))
 
 from bare_cost import bare_s
-from rank_driver import run_arm
 from rule_cost import Kept, rule_shares
 
+from stress.config import load_config
 from stress.engine.reference.engine import ReferenceEngine
+from stress.matrix.drive import drive
+from stress.target.store import resolve
 
 LEVELS = (0, 1, 2, 3)
 SECTIONS = ("levels", "bare", "rules")
+REFERENCE = "reference"
+# What is printed -> overrides. Of every eighth request, or of each one, is watched what is its own.
+WAYS = {
+    "0": ("check.level=0",),
+    "1": ("check.level=1", "check.closely=1"),
+    "2, closely = 8": ("check.level=2", "check.closely=8"),
+    "2, closely = 1": ("check.level=2", "check.closely=1"),
+    "3": ("check.level=3", "check.closely=1"),
+}
+SHAPE = ("layout.tp_size=1", "layout.dp_size=1", "workload.concurrency=32", "check.require=[]")
 
 
-def run_s(requests: int, level: int) -> tuple[float, int]:
+def run_s(requests: int, way: tuple[str, ...], target: str = REFERENCE) -> tuple[float, int]:
     """CPU seconds and operations of one rank of the seed run."""
-    shape = ["layout.tp_size=1", "layout.dp_size=1", "workload.concurrency=32", "check.require=[]"]
+    name, arm = ("seed", "patched") if target == REFERENCE else ("sglang-seed", "shipped")
+    chosen = (f"arms.{arm}.target={target}", f"workload.requests={requests}")
+    config = load_config(name, [*SHAPE, *chosen, *way])
+    tree = None if target == REFERENCE else str(resolve(target))
     start_s = time.process_time()
-    results, _ = run_arm(
-        "patched", *shape, f"workload.requests={requests}", f"check.level={level}", config="seed"
-    )
+    (result,) = drive(config, arm, lambda rank: lambda line: None, tree)
     took_s = time.process_time() - start_s
-    if results[0].findings or results[0].checker_crashed:
-        raise RuntimeError(f"the run is clean, but: {results[0].findings} {results[0].checker_crashed}")
-    return took_s, results[0].operations
+    if result.findings or result.checker_crashed:
+        raise RuntimeError(f"the run is clean, but: {result.findings} {result.checker_crashed}")
+    return took_s, result.operations
 
 
-def print_ratios(took_s: dict[int, list[float]]) -> None:
+def print_ratios(took_s: dict) -> None:
     """By level: fastest to fastest, and the median of the rounds' own ratios with their range."""
     print("| level | ratio of the fastest | median of rounds | range |\n|-|-|-|-|")
+    none_s = next(iter(took_s.values()))
     for level, times in took_s.items():
-        ratios = sorted(some / none for some, none in zip(times, took_s[0], strict=True))
-        fastest = min(times) / min(took_s[0])
+        ratios = sorted(some / none for some, none in zip(times, none_s, strict=False))
+        fastest = min(times) / min(none_s)
         print(
             f"| {level} | {fastest:.2f} | {statistics.median(ratios):.2f} | {ratios[0]:.2f} .. {ratios[-1]:.2f} |"
         )
 
 
-def levels(requests: int, rounds: int) -> None:
-    took_s: dict[int, list[float]] = {level: [] for level in LEVELS}
+def levels(requests: int, rounds: int, target: str) -> None:
+    ways = {name: way for name, way in WAYS.items() if target == REFERENCE or name != "3"}
+    took_s: dict[str, list[float]] = {name: [] for name in ways}
+    run_s(requests // 4 + 1, WAYS["2, closely = 1"], target)  # what is imported and made once
     for _ in range(rounds):
-        for level in LEVELS:
-            seconds, operations = run_s(requests, level)
-            took_s[level].append(seconds)
-    print(f"\nOne rank of the seed run, {requests} requests, {operations} operations, {rounds} rounds:\n")
+        for name, way in ways.items():
+            if name == "3" and took_s[name]:
+                continue  # one is enough: it takes longer than all others together
+            seconds, operations = run_s(requests, way, target)
+            took_s[name].append(seconds)
+    run = f"{requests} requests, {operations} operations, {rounds} rounds"
+    print(f"\nOne rank of the seed run on {target}, {run}:\n")
     print_ratios(took_s)
 
 
@@ -73,9 +89,9 @@ def bare(rounds: int) -> None:
 
 
 def rules(requests: int, rounds: int) -> None:
-    run_level_0_s = min(run_s(requests, 0)[0] for _ in range(rounds))
+    run_level_0_s = min(run_s(requests, WAYS["0"])[0] for _ in range(rounds))
     with Kept() as kept:
-        run_s(requests, 2)
+        run_s(requests, WAYS["2, closely = 1"])
     shares = rule_shares(kept, ReferenceEngine.observes | {"offsets"}, rounds)
     print(f"\nThe ledger of level 2 without the probe, in % of level 0, {requests} requests:\n")
     print("| rule | short way | long way |\n|-|-|-|")
@@ -89,9 +105,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=700)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=SECTIONS)
+    parser.add_argument("--target", default=REFERENCE)
     arguments = parser.parse_args()
     if arguments.only in (None, "levels"):
-        levels(arguments.requests, arguments.rounds)
+        levels(arguments.requests, arguments.rounds, arguments.target)
     if arguments.only in (None, "bare"):
         bare(arguments.rounds)
     if arguments.only in (None, "rules"):

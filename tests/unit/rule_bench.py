@@ -1,5 +1,7 @@
 """An allocator under watch for the controls of the rules, and operations numbered from 1."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from allocator.hybrid_swa import HybridSWAAllocator
@@ -24,7 +26,7 @@ class Bench:
 
     def do(self, kind, rid, call, step=""):
         self.number += 1
-        self.watch.step = lambda: step
+        self.watch.engine = SimpleNamespace(step=step)
         self.watch.begin(Cause(self.number, kind, rid, ""), self.number * 1000)
         try:
             return call()

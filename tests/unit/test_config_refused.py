@@ -105,6 +105,7 @@ REFUSED = [
     ("deadlines.los_s=1", "did you mean deadlines.loss_s?"),
     ("check.level=4", "give 3 or less"),
     ("check.level=-1", "give 0 or more"),
+    ("check.closely=0", "give 1 or more"),
     (
         "arms.mode=parallel",
         "arms.unpatched.ranks: missing, arms.mode = parallel gives each arm ranks of its own",

@@ -18,6 +18,7 @@ from stress.check.pool_shadow import PoolShadow
 from stress.check.rules.rule import Report, Rule, Violation
 from stress.check.state import Shadow
 
+_NOTHING = np.empty(0, dtype=np.int64)
 _ENDS = frozenset({"finish", "abort", "retract"})
 _ALLOCATES = frozenset({"extend", "reserve"})
 
@@ -27,42 +28,42 @@ class PrivatePages(Rule):
     title = "a request that has ended owns nothing"
     also = frozenset({"I13"})
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
-    kinds = frozenset({EventKind.LEND, EventKind.HOLD, EventKind.COUNTS})
+    kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
     takes_lists = True
 
     def __init__(self):
+        self._pool: PoolShadow | None = None  # the one that holds every position
         self._total = 0
-        self._lent = 0  # pages lent in the operation at hand
+        self._lends = 0  # pages lent up to the last counts
         self._private: dict[int, int] = {}
         self._unknown: set[int] = set()  # an operation of the request raised half-way
         self._grown: dict[int, int] = {}
         self._ended: dict[int, np.ndarray] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.LEND:
-            if event.pool not in shadow.edge_into:
-                self._lent += len(event.pages)
-            return
         if event.kind is EventKind.HOLD:
             rid = event.cause.rid
-            old = shadow.tables.get(rid, event.pages[:0])
+            old = shadow.tables.get(rid, _NOTHING)
             self._grown[rid] = len(event.pages) - len(old)
             if not len(event.pages):
                 self._ended[rid] = old
             return
-        if len(event.pages) < 4 or event.method == "sweep" or event.pool != next(iter(shadow.pools)):
+        pages, pool = event.pages, self._pool
+        if pool is None:
+            pool = self._pool = next(iter(shadow.pools.values()))
+        if event.pool != pool.shape.name or len(pages) < 4 or event.method == "sweep":
             return
-        pool = shadow.pools[event.pool]
-        evictable, protected = int(event.pages[2]), int(event.pages[3])
-        total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
+        total = pool.lent - pool.asked_pages - pool.orphans - int(pages[2]) - int(pages[3])
         change, self._total = total - self._total, total
+        self._lends, lent = pool.lends, pool.lends - self._lends
+        if not (change or self._grown or event.cause.kind in _ENDS or event.method == "raised"):
+            return
         if pool.surplus == 0:
-            self._account(event, pool, change, report)
-        self._lent = 0
+            self._account(event, pool, change, lent, report)
         self._grown.clear()
         self._ended.clear()
 
-    def _account(self, event: Event, pool: PoolShadow, change: int, report: Report) -> None:
+    def _account(self, event: Event, pool: PoolShadow, change: int, lent: int, report: Report) -> None:
         kind, rid = event.cause.kind, event.cause.rid
         raised = event.method == "raised"
         if raised:
@@ -74,7 +75,7 @@ class PrivatePages(Rule):
                 report(_unexplained(event, unexplained))
         elif kind == "admit":
             # What was lent for a load is the row's, or the tree's already, or was given back for want of SWA.
-            unexplained = change - min(max(change, 0), self._lent)
+            unexplained = change - min(max(change, 0), lent)
             if unexplained:
                 report(_unexplained(event, unexplained))
                 change -= unexplained
