@@ -80,6 +80,18 @@ class EventKind(str, Enum):
     __hash__ = str.__hash__  # an enum's own is a Python call, and a kind is looked up several times an event
 
 
+# What an engine may let be watched; and `offsets`, which the probe alone decides: samples of slots inside a page; and
+# `clock`, which the rank tells.
+ALL_OBSERVATIONS = frozenset(
+    {
+        *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
+        *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
+        *("row_memory", "clock"),
+        *("lookups", "collectives", "decisions"),
+    }
+)
+
+
 class Cause(NamedTuple):
     """Who asked: the operation under which an event happened, and the engine's own word for the step in it."""
 

@@ -132,8 +132,8 @@ class History:
     def _owner(self, event: Event, page: int) -> int:
         """Who got a page from an operation for several requests: known from the tables, if it was the last lend."""
         shadow = self._shadow
-        pool = shadow.pools[event.pool]
-        if shadow.causes[pool.lent_by[page]] != event.cause:
+        lent_by = shadow.pools[event.pool].lent_by
+        if not 0 <= page < len(lent_by) or shadow.causes[lent_by[page]] != event.cause:
             return -1
         return shadow_owner(shadow, event.pool, page)
 

@@ -10,6 +10,7 @@ from stress.check.history import JOURNALLED
 from stress.check.proof import Proof, Proofs
 from stress.check.rules.rule import Rule
 from stress.check.state import LOOKED_AT
+from stress.check.strays import BY_SOURCE
 
 # Events that move pages: once one of them had to be judged, what proofs leave out must be looked at.
 _MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
@@ -26,6 +27,7 @@ class Plan(NamedTuple):
     listeners: list[Callable[[Event], None]]
     looked_at: bool
     moves: bool
+    by_source: bool
     checks: list[tuple[Rule, Callable]]
     closing: list[Rule]
     apply: Callable[[Event], None] | None
@@ -50,6 +52,7 @@ def plan_of(
         listeners=listeners,
         looked_at=kind in LOOKED_AT,
         moves=kind in _MOVES,
+        by_source=kind in BY_SOURCE,
         checks=checks,
         closing=closing,
         apply=apply,

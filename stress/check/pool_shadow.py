@@ -54,8 +54,7 @@ class PoolShadow:
         self.surplus = self.surplus_outside = 0  # free-list entries too many; those of them outside the pool
         self.tables_named = False  # whether any table has named a page of this pool
         self.group_open = False
-        # Since the last close: frees that asked pages back (INTENT events), the pages that came, and whether any of
-        # it was judged by the rules rather than proved in order (quick.py).
+        # Since the last close: frees that asked pages back (INTENT events), what came, whether rules judged any of it.
         self.asking: list[Event] = []
         self.came: list[np.ndarray | list[int]] = []
         self.doubtful = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 
-from stress.check.event import EdgeShape, Event, EventKind, PoolShape, with_arrays
+from stress.check.event import ALL_OBSERVATIONS, EdgeShape, Event, EventKind, PoolShape, with_arrays
 from stress.check.evidence import Evidence
 from stress.check.history import History
 from stress.check.plan import Plan, plan_of
@@ -19,18 +19,8 @@ from stress.check.proof import Proofs, proofs_of
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
+from stress.check.strays import without_strays
 from stress.result import Finding
-
-# What an engine may let be watched; and `offsets`, which the probe alone decides: samples of slots inside a page; and
-# `clock`, which the rank tells.
-ALL_OBSERVATIONS = frozenset(
-    {
-        *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
-        *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
-        *("row_memory", "clock"),
-        *("lookups", "collectives", "decisions"),
-    }
-)
 
 
 class Ledger:
@@ -175,6 +165,8 @@ class Ledger:
         shadow = self.shadow
         if plan.journalled:
             self.history.record(event)
+        if shadow.strays and plan.by_source:
+            event = without_strays(event, shadow)
         if plan.moves:
             shadow.doubtful = shadow.pools[event.pool].doubtful = True
         if plan.looked_at and event.peers is None:

@@ -42,6 +42,7 @@ class Shadow:
         self.holders: dict[str, np.ndarray] = {}
         self._lock_cells: dict[str, memoryview] = {}
         self.causes: list[Cause] = [_NOBODY]
+        self.strays = False  # ids were lent that no pool has (strays.py)
         # Which event last took its peer from a source page, by (edge's target pool, page), as far as it is remembered.
         self.last_unmap: Callable[[str, int], Event | None] = lambda _pool, _page: None
         self.cached: np.ndarray | None = None  # as of the sweep at hand
@@ -128,7 +129,9 @@ class Shadow:
         return own
 
     def _lend(self, event: Event) -> None:
-        self.pools[event.pool].lend(event.cause.rid, self.cause_index(event.cause))
+        pool = self.pools[event.pool]
+        self.strays = self.strays or len(pool.outside) > 0
+        pool.lend(event.cause.rid, self.cause_index(event.cause))
 
     def _return(self, event: Event) -> None:
         pool = self.pools[event.pool]

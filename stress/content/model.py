@@ -17,7 +17,8 @@ import numpy as np
 from stress.check.event import EventKind, PoolShape
 from stress.check.slot_label import label_of
 from stress.content.arrays import Array, arrays_for
-from stress.content.span import Span, span_of
+from stress.content.published import Published
+from stress.content.span import Span, span_of, span_of_load
 from stress.content.stamps import Difference, FullStamps, SampledStamps
 from stress.content.store import StoreContent
 from stress.engine.contract import Engine, RequestSpec
@@ -69,9 +70,7 @@ class Content:
         self._specs: dict[int, RequestSpec] = {}
         self._written: dict[int, int] = {}  # in a commit: positions that each row had before it
         self._recorded: dict[int, int] = {}  # by request: pages of its row whose key and label are known
-        # By page of the first pool: what was published in it last.
-        self._key = np.zeros(self._pool.pages, dtype=np.int64)
-        self._label = np.zeros(self._pool.pages, dtype=np.int64)
+        self._published = Published(self._pool.pages, self._page_size)
         # A window is read through the mapping; None: known with the first forward pass.
         self._has_window: bool | None = None if self._window is not None else False
         self._store = StoreContent()
@@ -125,19 +124,14 @@ class Content:
 
     def sweep(self, cached: np.ndarray) -> None:
         """The cache has these pages, int64[n]."""
-        if not len(cached):
-            return
-        keys = self._key[cached]
-        named = keys != 0
-        if not named.all():
-            cached, keys = cached[named], keys[named]
-        self._compare_pages(cached, keys, self._label[cached], "sweep")
+        span = self._published.span(cached)
+        if len(span.pages):
+            self._tell(self._pool, self._pool.compare(span), "sweep")
 
     def sweep_window(self, live: np.ndarray) -> None:
         """The cache says that these pages of the first pool, int64[n], have a peer."""
-        live = live[self._key[live] != 0]
-        if len(live) and self._window is not None:
-            span = Span(live, self._key[live], 0, self._page_size, -1, 0, self._label[live])
+        span = self._published.span(live)
+        if len(span.pages) and self._window is not None:
             self._tell(self._window, self._window.compare(span, self._watch.mapping), "sweep")
 
     # The model
@@ -154,9 +148,7 @@ class Content:
             self._tell(self._pool, self._pool.compare(span), method, rid)
 
     def _read_window(self, rid: int) -> None:
-        if self._window is None:
-            return
-        if not self._has_window:
+        if self._window is None or not self._has_window:
             return
         read = self._engine.window_read(rid)
         if not len(read.pages):
@@ -205,9 +197,7 @@ class Content:
         known, whole = self._recorded.get(rid, 0), tokens // self._page_size
         if whole > known:
             self._recorded[rid] = whole
-            span = self._span(rid, known * self._page_size, whole * self._page_size)
-            self._key[span.pages] = span.keys
-            self._label[span.pages] = span.page_labels(self._page_size)
+            self._published.record(self._span(rid, known * self._page_size, whole * self._page_size))
 
     def _span(self, rid: int, lo: int, hi: int) -> Span:
         return span_of(rid, self._engine.table(rid), self._specs[rid].keys, lo, hi, self._page_size)
@@ -223,7 +213,9 @@ class Content:
 
     def _load(self, transfer: Moved) -> None:
         """The pages are filled with what the store holds under the keys."""
-        expected = self._loaded_span(transfer)
+        rid, size = transfer.owner, self._page_size
+        keys = None if rid not in self._specs else self._specs[rid].keys
+        expected = span_of_load(transfer, self._engine.table(rid), keys, size, named=self._named_by_key)
         if expected is None:
             return
         held, wrong = self._store.content(transfer.keys, expected)
@@ -233,24 +225,10 @@ class Content:
         if wrong:
             self._tell(self._pool, self._pool.compare(expected), "load", transfer.owner)
 
-    def _loaded_span(self, transfer: Moved) -> Span | None:
-        """What the pages of a load shall hold; None: their request has left, and nobody knows what they are."""
-        rid, size = transfer.owner, self._page_size
-        spec = self._specs.get(rid)
-        place = np.flatnonzero(self._engine.table(rid) == transfer.pages[0])
-        first = int(place[0]) if len(place) else 0
-        if self._named_by_key:
-            return Span(transfer.pages, transfer.keys, 0, size, max(rid, 0), first)
-        if spec is None or not len(place):
-            return None
-        keys = spec.keys[first : first + len(transfer.pages)]
-        return Span(transfer.pages, keys, 0, size, rid, first)
-
     def _offload(self, transfer: Moved) -> None:
         """The store takes over what the pages hold now."""
-        pages = transfer.pages
-        keys = transfer.keys if self._named_by_key else self._key[pages]
-        span = Span(pages, keys, 0, self._page_size, -1, 0, self._label[pages])
+        keys = transfer.keys if self._named_by_key else self._published.keys(transfer.pages)
+        span = self._published.span(transfer.pages, keys)
         difference = self._pool.compare(span)
         self._tell(self._pool, difference, "store")
         if not self._arrays.waits:
@@ -258,11 +236,6 @@ class Content:
             self._store.keep(transfer.keys, found != keys, found)
 
     # Telling
-
-    def _compare_pages(self, pages: np.ndarray, keys: np.ndarray, labels: np.ndarray, method: str) -> None:
-        if len(pages):
-            span = Span(pages, keys, 0, self._page_size, -1, 0, labels)
-            self._tell(self._pool, self._pool.compare(span), method)
 
     def _tell(
         self, stamps: FullStamps | SampledStamps, difference: Difference | None, method: str, rid: int = -1

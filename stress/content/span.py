@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stress.check.slot_label import label_of
+
+if TYPE_CHECKING:  # the probe imports this package
+    from stress.probe.linker_watch import Moved
 
 
 class Span(NamedTuple):
@@ -37,3 +40,20 @@ def span_of(rid: int, table: np.ndarray, keys: np.ndarray, lo: int, hi: int, pag
     first, end = lo // page_size, -(-hi // page_size)
     begin, last = lo - first * page_size, hi - (end - 1) * page_size
     return Span(table[first:end], keys[first:end], begin, last, rid, first)
+
+
+def span_of_load(
+    transfer: Moved, table: np.ndarray, keys: np.ndarray | None, page_size: int, *, named: bool
+) -> Span | None:
+    """What the pages of a load shall hold; None: their request has left, and nobody knows what they are.
+
+    `table`, `keys`: the request's row and its keys, None: it is unknown. `named`: the store's keys are the pages' own.
+    """
+    pages, rid = transfer.pages, transfer.owner
+    place = np.flatnonzero(table == pages[0])
+    first = int(place[0]) if len(place) else 0
+    if named:
+        return Span(pages, transfer.keys, 0, page_size, max(rid, 0), first)
+    if keys is None or not len(place):
+        return None
+    return Span(pages, keys[first : first + len(pages)], 0, page_size, rid, first)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stress.check.event import EdgeShape, EventKind, PoolShape
-from stress.check.shadow import ALL_OBSERVATIONS, Ledger
+from stress.check.event import ALL_OBSERVATIONS, EdgeShape, EventKind, PoolShape
+from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
 from stress.probe.journal import Journal
 from stress.probe.map_entries import MapEntries
@@ -27,7 +27,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class Watch(Journal):
-    """Watches one allocator. `operation` is who asks at the moment, `step()` the engine's word for the step.
+    """Watches one allocator; `entries` reads its mapping.
 
     Without an engine: `begin(cause, at_us)` and `end()` around each operation.
     """
@@ -55,7 +55,7 @@ class Watch(Journal):
         self.source = self.pools[0]
         self.edge = edges[0] if edges and hybrid else None
         self._meaning = Meaning(self)
-        self._entries = MapEntries(self)
+        self.entries = MapEntries(self)
         if self.reader.waits:
             ledger.limit_to(ALL_OBSERVATIONS - {"offsets"})
         for pool in self.pools:
@@ -76,14 +76,6 @@ class Watch(Journal):
         for owner, name in self._wrapped:
             delattr(owner, name)
         self._wrapped = []
-
-    def entries_of(self, pages: Column) -> Column:
-        """Target pages that the mapping names at the first slots of source pages."""
-        size = self.source.page_size
-        if type(pages) is list:
-            found = self.reader.entries(self.mapping, [page * size for page in pages])
-            return [entry // size for entry in found]
-        return self.reader.entries(self.mapping, pages * size) // size
 
     @property
     def mapping(self):
@@ -225,7 +217,7 @@ class Watch(Journal):
         if self.touched:
             touched, self.touched = self.touched, []
             if not self.operation.operation % self.closely or method == "free_group_end":
-                self._entries.tell(self.reader.join(touched), method)
+                self.entries.tell(self.reader.join(touched), method)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
         where = pool.new_page_positions(name, args, kwargs)

@@ -23,14 +23,36 @@ class MapEntries:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
+    def at(self, slots: Column) -> Column:
+        """What the mapping says at these slots. On a host one that it does not have names no peer: what was lent
+        beyond the pool may be asked for, and it is the target's to fail."""
+        watch = self._watch
+        try:
+            return watch.reader.entries(watch.mapping, slots)
+        except IndexError:
+            if watch.reader.waits:
+                raise
+            asked = np.asarray(slots)
+            found = np.full(len(asked), watch.edge.no_peer * watch.source.page_size)
+            there = asked.view(np.uint64) < len(watch.mapping)
+            found[there] = watch.reader.entries(watch.mapping, asked[there])
+            return found.tolist() if type(slots) is list else found
+
+    def of(self, pages: Column) -> Column:
+        """Target pages that the mapping names at the first slots of source pages."""
+        size = self._watch.source.page_size
+        if type(pages) is list:
+            return [entry // size for entry in self.at([page * size for page in pages])]
+        return self.at(pages * size) // size
+
     def tell(self, pages: Column, method: str) -> None:
         """What the mapping says of the pages now, and a sample of slots within them where that costs no wait."""
         watch = self._watch
-        entries = watch.entries_of(pages)
+        entries = self.of(pages)
         watch.tell(EventKind.MAP, watch.edge.target, pages, entries, method)
         if not watch.reader.waits and watch.ledger.level >= 2:
             slots = self._inner_slots(pages)
-            found = watch.reader.entries(watch.mapping, slots)
+            found = self.at(slots)
             watch.tell(EventKind.SLOTS, watch.edge.target, slots, found, method)
         # An entry that an open group has not cleared is looked at again when it ends; on a GPU each one is.
         if watch.group_touched is not None:

@@ -40,7 +40,7 @@ class Meaning:
         pages = _divided(slots, size)
         if watch.edge is not None and not name.startswith("free_full"):
             if watch.edge.gives_back:
-                peers = _divided(watch.reader.entries(watch.mapping, slots), size)
+                peers = _divided(watch.entries.at(slots), size)
                 watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
             else:
                 watch.tell(EventKind.BIND, watch.edge.target, pages, self._no_peers(pages), name)

@@ -186,7 +186,7 @@ class Probe:
             shape = watch.source.shape
             end = shape.first_page + shape.pages
             pages = watch.reader.between(shape.first_page, end, watch.mapping.device)
-            watch.tell(EventKind.MAP, watch.edge.target, pages, watch.entries_of(pages), "sweep")
+            watch.tell(EventKind.MAP, watch.edge.target, pages, watch.entries.of(pages), "sweep")
         if self._reads_counts:
             for name, counts in engine.counts().items():
                 watch.tell(EventKind.COUNTS, name, list(counts), None, "sweep")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rank_driver import run_arm
 
+from allocator.page_pool import PagePool
 from stress.config import load_config
 from stress.probe import allocator_watch
 from stress.probe.capture import DeviceReader
@@ -127,3 +128,20 @@ def test_events_that_land_late_are_judged_as_those_seen_at_once(arm, monkeypatch
     for name in ("status", "digest", "findings", "kept", "marks", "checker_crashed"):
         assert getattr(device, name) == getattr(host, name), name
     assert set(host.rules_watched) - set(device.rules_watched) == {"I8"}
+
+
+def test_a_pool_that_lends_a_page_beyond_its_end_is_told_and_no_check_is_lost(monkeypatch):
+    """The target fails by itself when it goes on with such a page; whoever watches does not."""
+    clear = PagePool.clear
+
+    def off_by_one(self):
+        clear(self)
+        self.free_pages[20] = self.num_pages + 1
+
+    monkeypatch.setattr(PagePool, "clear", off_by_one)
+    (result,) = run_arm("patched", *ONE_RANK)[0]
+    assert (result.first_finding.rule, result.first_finding.pool) == ("I1", "full")
+    assert result.first_finding.history
+    assert (result.status, result.checker_crashed) == ("errored", "")
+    assert result.first_error.kind == "IndexError"
+    assert "stress/probe" not in result.first_error.traceback.splitlines()[-2]

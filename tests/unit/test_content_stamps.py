@@ -8,6 +8,7 @@ from test_probe_device import NoWaiting
 from stress.check.event import PoolShape
 from stress.check.slot_label import NOTHING, describe, label_of, position_of, request_of
 from stress.content.arrays import DeviceArrays, HostArrays
+from stress.content.published import Published
 from stress.content.span import Span, span_of
 from stress.content.stamps import FullStamps, SampledStamps
 
@@ -127,3 +128,12 @@ def test_a_label_names_a_request_and_a_position():
     assert (request_of(label), position_of(label)) == (11_449, 131_071)
     assert describe(label) == "position 131071 of request 11449"
     assert describe(NOTHING) == "nothing"
+
+
+def test_what_was_published_is_known_by_page_and_a_page_beyond_the_pool_is_nothing():
+    published = Published(pages=10, page_size=PAGE)
+    published.record(Span(np.array([5, 99, 9]), KEYS[:3], 0, PAGE, 7, 2))
+    assert published.keys(np.array([5, 3, 9, 99, -1])).tolist() == [1001, 0, 1003, 0, 0]
+    span = published.span(np.array([3, 9, 99]))
+    assert (span.pages.tolist(), span.keys.tolist()) == ([9], [1003])
+    assert span.page_labels(PAGE).tolist() == [label_of(7, 4 * PAGE)]

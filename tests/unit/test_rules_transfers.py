@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rule_bench import EDGES, POOLS, Bench, hold
 
-from stress.check.event import Cause, Event, EventKind
-from stress.check.shadow import ALL_OBSERVATIONS, Ledger
+from stress.check.event import ALL_OBSERVATIONS, Cause, Event, EventKind
+from stress.check.shadow import Ledger
 
 
 def pages_of(slots) -> list[int]:
