@@ -1,9 +1,10 @@
 """Swarm: which features a run has on, and how small its pools are, drawn from its seed.
 
 A run with everything on hides what only shows when something is off. So each seed draws its own subset of forks,
-cancels, speculation, chunking, the linker and its store, unified KV, the ring, namespaces; page size and window; and
-pool sizes from the smallest on which every request can still run. What was drawn is a set of overrides, printed as
-such; the same seed draws the same. Requests and their number, the layout, the arms and the checks stay as configured.
+cancels, speculation, chunking, the linker, its store and transfers that fail, unified KV, the ring, namespaces; page
+size and window; and pool sizes from the smallest on which every request can still run. What was drawn is a set of
+overrides, printed as such; the same seed draws the same. Requests and their number, the layout, the arms and the checks
+stay as configured.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from stress.config import Config
 from stress.config_checks import check_config
 from stress.config_pools import full_pages_needed, swa_pages_behind_prefix
+from stress.config_schema import LinkerFault
 from stress.words import below, split, words
 from stress.workload.plan import plan_of
 
@@ -21,6 +23,17 @@ from stress.workload.plan import plan_of
 PAGE_SIZES = (16, 32, 64, 128, 256)
 WINDOWS_TOKENS = (32, 64, 128, 256, 512)
 CHUNKS_TOKENS = (256, 512, 1024, 2048, 4096)
+# Of transfers, after some that went well. Not all of them, for then nothing is ever restored.
+TRANSFER_FAULTS = (
+    (),
+    (),
+    (),
+    (LinkerFault(kind="failed-load", after=3, count=20),),
+    (LinkerFault(kind="short-load", after=3, count=20),),
+    (LinkerFault(kind="failed-offload", after=10, count=100),),
+    (LinkerFault(kind="late", after=3, count=50, delay_ms=2000.0),),
+    (LinkerFault(kind="failed", after=20, count=100), LinkerFault(kind="late-load", after=3, delay_ms=300.0)),
+)
 # Spare pages beyond the smallest that can run, in percent of those; 0 comes as often as any other.
 SPARE_PERCENT = (0, 2, 10, 30, 100, 400)
 
@@ -51,6 +64,7 @@ def swarm_config(config: Config) -> tuple[Config, list[str]]:
         store=draw.one("store", ("shared", "memory")),
         warm=draw.one("warm", (True, False)),
         delay_ms=draw.one("delay", (0.0, 5.0, 500.0)),
+        faults=list(draw.one("transfer faults", TRANSFER_FAULTS)),
     )
     replace = msgspec.structs.replace
     drawn = replace(config, pool=pool, serving=serving, workload=workload, linker=linker)
@@ -71,12 +85,16 @@ class _Draw:
 
 def _pool(config: Config, draw: _Draw):
     """Page size, window and how the window is kept; pool sizes come when all else is known."""
+    ring = draw.one("ring", (False, False, False, True))
+    window_tokens = draw.one("window", WINDOWS_TOKENS)
+    if draw.one("odd window", (False, False, False, True)) and not ring:
+        window_tokens -= window_tokens // 5  # no multiple of a page
     return msgspec.structs.replace(
         config.pool,
         page_size=draw.one("page size", PAGE_SIZES),
-        window_tokens=draw.one("window", WINDOWS_TOKENS),
+        window_tokens=window_tokens,
         unified_kv=draw.one("unified kv", (True, True, False)),
-        swa_ring=draw.one("ring", (False, False, False, True)),
+        swa_ring=ring,
     )
 
 
@@ -111,4 +129,10 @@ def _overrides(base: Config, drawn: Config) -> list[str]:
 
 
 def _toml(value) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return f'"{value}"'
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -42,6 +42,9 @@ def test_many_seeds_draw_each_feature_on_and_off() -> None:
         ("workload", "namespaces"),
     ):
         assert len({getattr(getattr(config, table), key) for config in configs}) >= 3, key
+    faulty = {fault.kind for config in configs for fault in config.linker.faults}
+    assert faulty >= {"failed-load", "short-load", "failed-offload", "late"}
+    assert {config.pool.window_tokens % 16 for config in configs} > {0}
     assert min(config.pool.swa_pages for config in configs) < 20
 
 
