@@ -27,9 +27,7 @@ def print_matrix(document: dict[str, Any]) -> None:
         at = {one["detector"]: one["operation"] for one in row["fired"]}
         cells = [_since(at.get(name), row["acted_at"]) for name in columns]
         twin = row["clean_twin"]
-        clean = "clean" if twin["trigger_reached"] and not twin["findings"] else "NOT CLEAN"
-        if not twin["trigger_reached"]:
-            clean = "NOT REACHED"
+        clean = "NOT CLEAN" if twin["failed"] else "clean" if twin["trigger_reached"] else "NOT REACHED"
         table.add_row(row["fault"], row["pool_state"], *cells, clean, "yes" if row["holds"] else "NO")
     console = Console(width=200, highlight=False, soft_wrap=True)
     console.print(table)

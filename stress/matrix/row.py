@@ -39,7 +39,11 @@ def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, A
         "at_faulty_operation": bool(holding),
         "in_time": sorted_rules({one.detector for one in in_time if one.detector.startswith("I")}),
         "upstream_assert": any(one.detector == "assert" for one in fired),
-        "clean_twin": {"findings": twin.findings, "trigger_reached": fault in twin.reached},
+        "clean_twin": {
+            "findings": twin.findings,
+            "failed": twin.failed,
+            "trigger_reached": fault in twin.reached,
+        },
         "operations_to_detection": found.noticed if found else None,
         "holds": bool(holding) and not twin.failed and fault in twin.reached,
     }
