@@ -5,7 +5,7 @@
 Runs one arm of a configuration with each named fault that one rank can have and whose base is `paged`, in this
 process's children, and stops a run at its first finding. A cell says which rules fired at the faulty operation; `!`
 stands behind what fired elsewhere alone, `-` for a fault that nobody saw. The last rows are the clean twins.
-Exit code 0: every cell has a finding of a rule that the catalogue expects, and no twin has any.
+Exit code 0: every cell has a finding of a rule that the catalogue expects, and no twin has any. Else 1; 2: usage.
 
 With --launcher each cell is the command `kvstress run CONFIG --fault F --launcher L` as a user types it. It must end
 with exit code 1 and a verdict whose reasons name an expected rule, its twin with exit code 0. A cell names the expected
@@ -30,11 +30,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from stress.config import load_config
+from stress.config import ConfigError, load_config
 from stress.config_checks import check_config
 from stress.fault_catalogue import FAULTS
 from stress.matrix.cell import Cell, run_cell
 from stress.matrix.row import fired_in_time
+from stress.seed_range import seed_range
 
 BASE = "paged"
 Row = tuple[
@@ -105,6 +106,17 @@ def command_cell(given: argparse.Namespace, fault: str, seed: int) -> tuple[str,
     return ended, False
 
 
+def chosen_faults(given: argparse.Namespace) -> list[str]:
+    """The faults that are asked for. Raises ValueError, one line, for what there is not."""
+    arms = load_config(given.config).arms.named
+    if given.arm not in arms:
+        raise ConfigError(f"--arm {given.arm}: {given.config} has no such arm; choose {', '.join(arms)}")
+    for fault in given.fault or ():
+        if fault not in FAULTS:
+            raise ConfigError(f"--fault {fault}: unknown fault; the faults are {', '.join(FAULTS)}")
+    return given.fault or [name for name, facts in FAULTS.items() if facts.config == BASE and facts.one_rank]
+
+
 def _twin(needs: tuple[str, ...]) -> str:
     return " ".join(("twin", *needs))
 
@@ -117,11 +129,11 @@ def main() -> int:
     parser.add_argument("--fault", action="append")
     parser.add_argument("--launcher", choices=("local", "ray", "inline"))
     given = parser.parse_args()
-    first, _, last = given.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    faults = given.fault or [
-        name for name, facts in FAULTS.items() if facts.config == BASE and facts.one_rank
-    ]
+    try:
+        seeds, faults = seed_range(given.seeds), chosen_faults(given)
+    except ValueError as error:
+        print(f"fault_seeds: {error}", file=sys.stderr)
+        return 2
     groups: dict[tuple[str, ...], list[str]] = {}  # what they need -> faults that one twin watches for
     for fault in faults:
         groups.setdefault(FAULTS[fault].needs, []).append(fault)

@@ -4,7 +4,7 @@
 
 A seed's run is one rank of `kvstress run smoke --swarm --seed N`, with so many requests that it issues at least that
 many operations (a short pilot says how many). Exit 0: no finding, assert or error, and every mark was reached by at
-least one seed. Exit 1: else, with the overrides that were drawn for each seed that is not clean.
+least one seed. Exit 1: else, with the overrides that were drawn for each seed that is not clean. Exit 2: usage.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 from stress.check.marks import MARKS
+from stress.seed_range import seed_range
+from stress.target.name import TargetUnavailable
+from stress.target.store import resolve
 
 # Without an end of virtual time, so that more requests always make more operations.
 BASE = (
@@ -47,7 +50,6 @@ def _run(seed: int, requests: int, target: str, tree_core: str) -> dict:
     from stress.config import load_config
     from stress.matrix.cell import run_cell
     from stress.swarm import swarm_config
-    from stress.target.store import resolve
 
     overrides = [*BASE, f"workload.requests={requests}", f"arms.patched.target={target}"]
     if tree_core:
@@ -75,8 +77,15 @@ def main() -> int:
     parser.add_argument("--tree-core", default="", choices=("", "python", "rust"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    first, _, last = given.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
+    try:
+        seeds = seed_range(given.seeds)
+        if given.operations < 1 or given.jobs < 1:
+            raise ValueError("--operations, --jobs: are numbers from 1 on")
+        if given.target != "reference":
+            resolve(given.target)
+    except (ValueError, TargetUnavailable) as error:
+        print(f"swarm_seeds: {error}", file=sys.stderr)
+        return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = multiprocessing.get_context("forkserver" if given.target == "reference" else "spawn")
     wrong, operations, marks = [], [], dict.fromkeys(MARKS, 0)

@@ -23,6 +23,7 @@ from stress.engine.sglang.build import build_sglang
 from stress.engine.sglang.tree_import import load_tree
 from stress.rank import Rank
 from stress.result import RankSpec
+from stress.seed_range import seed_range
 from stress.share import warm_of
 from stress.workload.plan import plan_of
 
@@ -101,7 +102,7 @@ def main(arguments: list[str]) -> int:
         if len(arguments) < 3:
             raise ValueError(f"{len(arguments)} arguments; write {USAGE}")
         root, core, seeds, *overrides = arguments
-        document = agreement(Path(root), core, _seeds(seeds), overrides)
+        document = agreement(Path(root), core, seed_range(seeds), overrides)
         code = AGREED if all(run["agrees"] for run in document["runs"]) else DISAGREED
     except ValueError as error:
         document, code = {"error": str(error)}, MISTAKE
@@ -111,17 +112,6 @@ def main(arguments: list[str]) -> int:
         return INFRASTRUCTURE
     sys.stdout.buffer.write(msgspec.json.encode(document))
     return code
-
-
-def _seeds(text: str) -> range:
-    """`7`, or `1-20`. Raises ValueError, also where there is none: that would agree with anything."""
-    first, dash, last = text.partition("-")
-    if not (first.isdecimal() and (last.isdecimal() or not dash)):
-        raise ValueError(f"seeds {text!r}: are no numbers; write 7 or 1-20")
-    seeds = range(int(first), int(last or first) + 1)
-    if not seeds:
-        raise ValueError(f"seeds {text!r}: there is none; write the smaller one first")
-    return seeds
 
 
 if __name__ == "__main__":
