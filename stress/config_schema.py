@@ -110,7 +110,7 @@ class Check(_Table):
     # auto: sample at level 2, full at level 3; sample: two slots a page of what is read, full: every slot
     content: Literal["auto", "off", "sample", "full"] = "auto"
     bytes_per_token: int = 0  # that a slot's content takes on its device, with full; 0: a stamp's 8
-    # one request in so many is watched closely: its window, locks, keys, content, what it loads and stores
+    # one request in so many is watched closely: its window, locks, keys, content; and one store in so many
     closely: int = 1
     rules: list[str] = []  # those that are checked; none: all
     require: list[str] = []  # marks that a run must have reached to mean anything

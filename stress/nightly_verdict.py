@@ -48,9 +48,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     started_utc: str = ""
     wall_s: float = 0.0
-    rank_wall_s: dict[
-        str, float
-    ] = {}  # by "ARM-RANK": to the last line of the rank's file, from its arm's start
+    # By "ARM-RANK": to the last line of the rank's file, from its arm's start.
+    rank_wall_s: dict[str, float] = {}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

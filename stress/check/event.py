@@ -47,9 +47,8 @@ class EventKind(str, Enum):
     # wrote into memory that the request's row owns, and what its last position then reads there
     ROW_WRITTEN = "row_written"
     ROW_READ = "row_read"
-    WRITTEN = (
-        "written"  # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
-    )
+    # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
+    WRITTEN = "written"
     # edge, rid, pages: source pages of the request's published prefix, or of the whole cache, that it says have a peer
     LIVE = "live"
     # pool, pages, method = who holds it, token = which lock: pages that one lock took, or gave up, which an unlock does

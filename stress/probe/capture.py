@@ -2,10 +2,9 @@
 
 A column is a one-dimensional array of ids: a numpy array with `HostReader`, or a list where they are FEW (a numpy call
 on one page costs more than the page); a device tensor with `DeviceReader`. All are copies, for the target writes to
-its buffers again. `DeviceReader.send` starts a copy to
-pinned memory and `land` reads it later, after the stream was synchronised by whoever does so anyway: nothing here
-waits for the device, so shapes may depend on host numbers only. That forbids unique, nonzero and masks: what needs
-them is done by `land` on the host.
+its buffers again. `DeviceReader.send` starts a copy to pinned memory and `land` reads it later, after the stream was
+synchronised by whoever does so anyway: nothing here waits for the device, so shapes may depend on host numbers only.
+That forbids unique, nonzero and masks: what needs them is done by `land` on the host.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ class LinkerWatch:
         self._closely = closely
         self._passed_over: set[int] = set()  # tickets of offloads on their way that are not told
         self._open: dict[int, Moved] = {}  # by ticket
-        self.on_ended: Callable[[Moved], None] | None = (
-            None  # is told what a transfer that has ended has moved
-        )
+        # Is told what a transfer that has ended has moved.
+        self.on_ended: Callable[[Moved], None] | None = None
         self._inner = {name: getattr(linker, name) for name in ("load", "offload", "cancel", "poll")}
         for name in self._inner:
             setattr(linker, name, getattr(self, f"_{name}"))

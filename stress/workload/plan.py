@@ -37,9 +37,8 @@ class Plan:
     n: int
     page_size: int
     session: np.ndarray  # int64[n], a play of a session: replays are other sessions
-    turn: (
-        np.ndarray
-    )  # int32[n], row of the session, sub-agents after the root; unique in a session but for forks
+    # int32[n], row of the session, sub-agents after the root; unique in a session but for forks
+    turn: np.ndarray
     rank: np.ndarray  # int32[n]
     after: np.ndarray  # int64[n], request whose END releases this one, -1: arrives at start_us
     wait_us: np.ndarray  # int64[n], from that end to this arrival
@@ -47,9 +46,8 @@ class Plan:
     prompt_tokens: np.ndarray  # int64[n]
     output_tokens: np.ndarray  # int64[n], >= 1
     cancel: np.ndarray  # int8[n]: a CANCEL_ code; RESULTS means in decode, inside result processing
-    cancel_tokens: (
-        np.ndarray
-    )  # int64[n]; PREFILL: prompt position reached, DECODE and RESULTS: output tokens reached
+    # int64[n]; PREFILL: prompt position reached, DECODE and RESULTS: output tokens reached
+    cancel_tokens: np.ndarray
     namespace: np.ndarray  # int32[n]
     fork: np.ndarray  # bool[n]: the request before it once more, see forks.py
     rows_skipped: int = 0

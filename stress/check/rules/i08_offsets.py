@@ -1,9 +1,8 @@
 """I8: the slots of a source page map into one target page, at the same offsets.
 
 Sampled where slots can be read without a wait (on a CPU, so a run on a GPU does not watch this rule): the first two and
-the last slot of each touched page at level 2, all at level 3. A page whose tail has no peers is
-one that is not written to its end yet; a tail that has peers where the page has none was cleared for one token only
-(sglang#27779).
+the last slot of each touched page at level 2, all at level 3. A page whose tail has no peers is one that is not written
+to its end yet; a tail that has peers where the page has none was cleared for one token only (sglang#27779).
 """
 
 from __future__ import annotations

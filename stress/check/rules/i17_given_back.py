@@ -23,9 +23,8 @@ class GivenBack(Rule):
     ends = True
 
     def __init__(self):
-        self._missing: list[
-            tuple[str, str, np.ndarray]
-        ] = []  # pool, how the load ended, its pages without content
+        # Pool, how the load ended, its pages without content.
+        self._missing: list[tuple[str, str, np.ndarray]] = []
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         transfer = shadow.transfers.open.get(event.token)

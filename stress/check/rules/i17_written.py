@@ -26,9 +26,8 @@ class Written(Rule):
     kinds = frozenset({EventKind.HOLD, EventKind.WRITTEN, EventKind.TRANSFER_BEGIN})
 
     def __init__(self):
-        self._prefix: dict[
-            int, np.ndarray
-        ] = {}  # request that has not committed anything -> what it was given
+        # Request that has not committed anything -> what it was given.
+        self._prefix: dict[int, np.ndarray] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         rid = event.cause.rid

@@ -28,9 +28,8 @@ class Keys(Rule):
 
     def __init__(self):
         self._identity: dict[str, KeyMap] = {}  # by pool
-        self._aside: dict[
-            str, list[np.ndarray]
-        ] = {}  # by pool: keys that are their own identities, not in the map yet
+        # By pool: keys that are their own identities, not in the map yet.
+        self._aside: dict[str, list[np.ndarray]] = {}
         self._aside_keys = 0
         self._plain = True  # so far every key is its own identity
 

@@ -47,9 +47,8 @@ class Rule:
     ends = False
     # Its clean path is one of those that proof.py proves: events so proved are not shown to it.
     proved = False
-    proved_kinds: frozenset[EventKind] = (
-        frozenset()
-    )  # of a rule that is not: events that it need not see even so
+    # Of a rule that is not: events that it need not see even so.
+    proved_kinds: frozenset[EventKind] = frozenset()
     takes_lists = False  # `check` can do with pages that are a list, and saves the array
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:

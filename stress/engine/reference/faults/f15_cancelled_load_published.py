@@ -1,10 +1,8 @@
-"""F15: a load that is cancelled before it starts leaves its node in the tree (the TODO in sglang's release_request).
+"""F15: a load that is cancelled before it starts leaves its node in the tree.
 
-    # TODO: Roll back the published tree and component state atomically before
-    # canceling; otherwise the tree may retain device slots that were never loaded.
-
-Up to 0.5.21 a load is published when it is queued. Here it is published by the request that leaves, which comes to the
-same: the next request with that prefix hits pages that nothing has written, and reads them.
+SGLang's `release_request` had this as a TODO: nothing took back what was published before it cancelled. Up to 0.5.21 a
+load is published when it is queued. Here it is published by the request that leaves, which comes to the same: the next
+request with that prefix hits pages that nothing has written, and reads them.
 """
 
 from __future__ import annotations
