@@ -69,8 +69,9 @@ def test_the_filter_alone_leaves_counts_that_exceed_the_pool_and_an_older_releas
     document = run(f"{NO_CURSOR}+filter", "sglang==0.5.20", "workload.requests=100")
     for rank in document["arms"]["unpatched"]["ranks"]:
         assert rank["status"] == "finished"
-        # Counts that promise pages which are not there make refusals that they do not explain.
-        assert set(rank["findings"]) <= {"I13", "I14"}
+        # Counts that promise pages which are not there make refusals that they do not explain; and a row whose page
+        # gives way to one that a load brought without SWA reads padding in its window.
+        assert set(rank["findings"]) <= {"I13", "I14", "I9", "I16"}
         assert (rank["first_finding"]["rule"], rank["first_finding"]["pool"]) == ("I13", "swa")
     assert clean(document["arms"]["patched"])
 
@@ -89,7 +90,7 @@ def test_a_load_whose_request_left_before_it_began_still_comes_where_it_is_in_th
     arm = document["arms"]["unpatched"]
     for rank in arm["ranks"]:
         assert rank["status"] == "finished"
-        assert set(rank["findings"]) == {"I13", "I14"}
+        assert {"I13", "I14"} <= set(rank["findings"]) <= {"I13", "I14", "I9"}
 
 
 def test_the_silent_case_on_real_code(run):

@@ -44,7 +44,9 @@ def build_sglang(
         linker = _linker(tree, config, skips_swa, window_pages, warm, rank)
         cache.init_cache_linker(linker)
     calls = Calls(tree, allocator, cache, rows, linker, pool.window_tokens)
-    return SglangEngine(calls, window_tokens=pool.window_tokens, paged_swa=paged_swa)
+    return SglangEngine(
+        calls, window_tokens=pool.window_tokens, paged_swa=paged_swa, gates_match=not skips_swa
+    )
 
 
 def _row_tokens(config) -> int:

@@ -23,18 +23,24 @@ class SglangEngine(SglangReadings):
     # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
     marks_exempt = frozenset({"node_split", "tombstone_recovered", "free_group_with_unmapped"})
 
-    def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool) -> None:
+    def __init__(self, calls: Calls, *, window_tokens: int, paged_swa: bool, gates_match: bool) -> None:
         self.now_us = 0
         self.calls = calls
         self.page_size = calls.page_size
         self.window_tokens = window_tokens
         self.paged_swa = paged_swa
+        self.gates_match = gates_match  # a prefix is found only as far as its window is there
         self.observes = frozenset(
             {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "writes"}
         )
+        if paged_swa:
+            self.observes |= {"reads"}
         if calls.linker is None or calls.linker.direct.skips_swa:
             # A load of the SWA side alone names no FULL page, so what such a linker moves is not watched.
             self.observes |= {"transfers"}
+            if calls.linker is None or calls.features.private_load:
+                # Up to 0.5.21 a load may land when its request has left, and nobody knows whose content it is.
+                self.observes |= {"content"}
         allocator = calls.allocator
         self.pools = (
             PoolShape("full", allocator.full_attn_allocator.size // self.page_size, self.page_size, 0),
@@ -81,6 +87,7 @@ class SglangEngine(SglangReadings):
             return None
         loaded = calls.load_back(request) if request.host_hit_length else 0
         calls.take_row(request)
+        request.swa_from = 0 if self.gates_match else request.prefix_len
         self._running[rid] = request
         if not loaded:
             return Admission(cached, 0, self.now_us)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stress.check.event import PoolShape
-from stress.engine.contract import Room
+from stress.engine.contract import Room, WindowRead
 from stress.engine.sglang.calls import Calls
 from stress.engine.sglang.request import SglangRequest
 
@@ -49,6 +49,19 @@ class SglangReadings:
     def table(self, rid: int) -> np.ndarray:
         request = self._running.get(rid)
         return NO_PAGES if request is None else self._row_pages(request)
+
+    def committed(self, rid: int) -> int:
+        request = self._running.get(rid)
+        return 0 if request is None else request.kv.kv_committed_len
+
+    def window_read(self, rid: int) -> WindowRead:
+        request, page_size = self._running[rid], self.page_size
+        if not self.paged_swa:
+            return WindowRead(self.pools[0].name, 0, NO_PAGES)
+        end = request.kv.kv_committed_len
+        # Not the release's own word for what has left the window: that is what is checked.
+        first = max(end - self.window_tokens, request.swa_from) // page_size
+        return WindowRead(self.pools[1].name, first, self._row_pages(request)[first : -(-end // page_size)])
 
     def running(self) -> list[int]:
         return list(self._running)

@@ -33,6 +33,7 @@ class SglangRequest:
         self.is_done = False
         self.extend_end = self.fill_len = spec.prompt_tokens
         self.prefix_len = 0
+        self.swa_from = 0  # the first position that has an SWA side of its own, or found one
         self.prefix_indices: Any = None
         self.priority = 0
         self.host_hit_length = self.swa_host_hit_length = self.mamba_host_hit_length = 0
