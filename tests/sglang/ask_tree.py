@@ -1,4 +1,4 @@
-"""Runs a script of this folder in a process of its own, for a process imports one tree, and takes its last JSON line."""
+"""Runs a script of this folder in a process of its own, for a process imports one tree; takes its last JSON line."""
 
 from __future__ import annotations
 
