@@ -7,6 +7,7 @@ trigger, and nothing wrong is done. Names are those of `stress.fault_catalogue`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stress.fault_catalogue import FAULTS
@@ -36,6 +37,14 @@ def parse_faults(text: str | None) -> NamedFaults:
     if len(set(names)) < len(names):
         raise ValueError(f"{text!r} names a fault twice; name each once, with all its ranks (F16@0,3)")
     return NamedFaults(chosen, dry)
+
+
+def join_faults(texts: Sequence[str]) -> str:
+    """One text for the faults that several name. Raises ValueError for clean twins beside faults that act."""
+    dry = {text.startswith(DRY) for text in texts}
+    if len(dry) > 1:
+        raise ValueError("dry: keeps all faults of an arm from acting; write it in front of each, or of none")
+    return f"{DRY if dry == {True} else ''}{'+'.join(text.removeprefix(DRY) for text in texts)}"
 
 
 def _parse_one(part: str) -> tuple[str, frozenset[int] | None]:

@@ -33,6 +33,8 @@ def print_matrix(document: dict[str, Any]) -> None:
     console.print(table)
     for state in ("idle", "loaded"):
         these = [row for row in rows if row["pool_state"] == state]
+        if not these:
+            continue
         caught = sum(row["upstream_assert"] for row in these)
         found = sum(row["holds"] for row in these)
         console.print(

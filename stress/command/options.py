@@ -6,6 +6,7 @@ that are not there yet are left out of the help and refused before anything star
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from stress.config import Config, ConfigError, load_config
 from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
 from stress.fault_catalogue import FAULTS
-from stress.fault_name import parse_faults
+from stress.fault_name import join_faults, parse_faults
 from stress.launch.contract import LAUNCHERS
 
 SEEDS_MAX = 1000
@@ -34,7 +35,8 @@ _OPTIONS = (
         "faults",
         multiple=True,
         metavar="F",
-        help="Put a named fault (F06, F16@3) into the arms that are expected to pass; may be repeated.",
+        help="Put a named fault (F06, F16@3) into the arms that are expected to pass, which must fail then; may be "
+        "repeated.",
     ),
     click.option(
         "--launcher",
@@ -100,7 +102,7 @@ def _needs(faults: tuple[str, ...]) -> list[str]:
     if not faults:
         return []
     try:
-        named = parse_faults("+".join(faults))
+        named = parse_faults(join_faults(faults))
     except ValueError as error:
         raise ConfigError(f"--fault {' --fault '.join(faults)}: {error}") from None
     needs = [setting for fault, _ in named.chosen for setting in FAULTS[fault].needs]
@@ -115,7 +117,7 @@ def _swarm(config: Config) -> Config:
 
     drawn, overrides = swarm_config(config)
     click.echo(
-        f"swarm: seed {config.seed} draws {' '.join(overrides) or 'the configuration as it is'}", err=True
+        f"swarm: seed {config.seed} draws {shlex.join(overrides) or 'the configuration as it is'}", err=True
     )
     return drawn
 
@@ -133,18 +135,25 @@ def chosen_arms(config: Config, names: tuple[str, ...], faults: tuple[str, ...] 
 
 
 def with_faults(config: Config, faults: tuple[str, ...], arms: list[str]) -> Config:
-    """The configuration with the faults of --fault in these arms, beside those that they name. Raises ConfigError."""
+    """The configuration with the faults of --fault in these arms, beside those that they name. Raises ConfigError.
+
+    Such an arm is expected to fail; a clean twin as the configuration says.
+    """
     if not faults:
         return config
-    named = dict(config.arms.named)
-    for arm in arms:
-        fault = "+".join([*([named[arm].fault] if named[arm].fault else []), *faults])
-        named[arm] = msgspec.structs.replace(named[arm], fault=fault)
-    faulty = msgspec.structs.replace(config, arms=msgspec.structs.replace(config.arms, named=named))
+    replace = msgspec.structs.replace
+    faulty = {}
     try:
-        return check_config(faulty)
-    except ConfigError as error:
+        for arm in arms:
+            record = config.arms.named[arm]
+            fault = join_faults([*([record.fault] if record.fault else []), *faults])
+            expect = record.expect if parse_faults(fault).dry else "fail"
+            faulty[arm] = replace(record, fault=fault, expect=expect)
+        # These alone: an arm beside them may have the name of a second run, which no file can give it.
+        check_config(replace(config, arms=replace(config.arms, named=faulty)))
+    except ValueError as error:
         raise ConfigError(f"--fault {' --fault '.join(faults)}: {error}") from None
+    return replace(config, arms=replace(config.arms, named=config.arms.named | faulty))
 
 
 def require_arm(config: Config, name: str, option: str) -> None:

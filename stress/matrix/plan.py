@@ -7,10 +7,13 @@ fresh one of a fork server.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from stress.fault_catalogue import FAULTS
@@ -18,6 +21,9 @@ from stress.matrix.base import ARM, POOL_STATES, base_config
 from stress.matrix.cell import Cell, run_cell
 from stress.matrix.row import make_row
 from stress.matrix.rule_off import Trial, by_rule, trial_document, trials_of
+
+INTERRUPTED = "was interrupted"
+KILLED = "lost a process, killed from outside or for want of memory: run it again, or a --fault at a time"
 
 
 def rows_of(faults: list[str]) -> list[tuple[str, str]]:
@@ -36,27 +42,53 @@ def make_matrix(
     """The document of the matrix. `on_row` gets each row as soon as it and those before it are there.
 
     With `each_rule_off` it has what each rule is needed for; `on_trial` gets each row without a rule, and how many
-    there are.
+    there are. `ended_early`: why not all of that was made, one of INTERRUPTED and KILLED; else null.
     """
-    rows = []
-    with _processes() as pool:
-        for row in _run(pool, faults):
-            on_row(row)
-            rows.append(row)
-        if not each_rule_off:
-            return {"schema": 1, "rows": rows}
-        tried, trials = [], trials_of(rows)
-        for trial, document in _try(pool, trials):
-            on_trial(trial, document, len(trials))
-            tried.append((trial, document))
-    return {"schema": 1, "rows": rows, "rules": by_rule(tried)}
+    rows: list[dict[str, Any]] = []
+    document: dict[str, Any] = {"schema": 1, "ended_early": None, "rows": rows}
+    tried: list[tuple[Trial, dict[str, Any]]] = []
+    try:
+        with _processes() as pool:
+            for row in _run(pool, faults):
+                rows.append(row)  # first, for an interruption may come while it is told
+                on_row(row)
+            trials = trials_of(rows) if each_rule_off else []
+            for trial, trial_row in _try(pool, trials):
+                tried.append((trial, trial_row))
+                on_trial(trial, trial_row, len(trials))
+    except KeyboardInterrupt:
+        document["ended_early"] = INTERRUPTED
+    except BrokenProcessPool:
+        document["ended_early"] = KILLED
+    return document | ({"rules": by_rule(tried)} if each_rule_off else {})
 
 
-def _processes() -> ProcessPoolExecutor:
+@contextlib.contextmanager
+def _processes() -> Iterator[ProcessPoolExecutor]:
+    """The workers; whatever ends the block early ends them at once, and what waits for them is not run."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stress.matrix.cell", "stress.engine.reference"])
+    others = set(multiprocessing.active_children())
     # Not with max_tasks_per_child: when the first workers are used up, CPython waits for ever (python/cpython#115634).
-    return ProcessPoolExecutor(os.cpu_count(), mp_context=context)
+    pool = ProcessPoolExecutor(os.cpu_count(), mp_context=context, initializer=_end_with_parent)
+    try:
+        yield pool
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """In a worker: no task can come from a parent that was killed, and no end either."""
+
+    def watch() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run(pool: ProcessPoolExecutor, faults: list[str]) -> Iterator[dict[str, Any]]:

@@ -91,7 +91,7 @@ def test_the_exit_code_says_whether_every_row_holds(holds, monkeypatch, capsys):
         assert (faults, each_rule_off) == (["F06", "F07"], False)
         for row in rows:
             on_row(row)
-        return {"schema": 1, "rows": rows}
+        return {"schema": 1, "ended_early": None, "rows": rows}
 
     monkeypatch.setattr(stress.matrix.plan, "make_matrix", made)
     given = ["matrix", "--fault", "F07", "--fault", "F06"]
@@ -101,6 +101,11 @@ def test_the_exit_code_says_whether_every_row_holds(holds, monkeypatch, capsys):
     assert printed.err.splitlines()[1].endswith("I7, found" if holds else "I7, NOT AS PROMISED")
     assert main(given) == (0 if holds else 1)
     assert f"the rules {1 + holds} of 2" in capsys.readouterr().out
+
+
+def test_a_pool_state_without_a_row_is_not_summed_up(capsys):
+    print_matrix({"rows": [make_row("F06", "idle", cell(("I7", ACTED, ACTED, 0)), CLEAN)]})
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["idle"]
 
 
 def test_an_unknown_fault_is_one_line(capsys):
