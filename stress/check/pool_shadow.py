@@ -18,11 +18,6 @@ _NOTHING = np.empty(0, dtype=np.int64)
 _COUNTING = np.arange(1 << 16)
 
 
-def counting(length: int) -> np.ndarray:
-    """int64[length]: 0, 1, 2, ... (a shared read-only view where it is short)."""
-    return _COUNTING[:length] if length <= len(_COUNTING) else np.arange(length)
-
-
 class Intent(NamedTuple):
     """Pages of a pool that were asked back and have not come back yet, as read when they were asked for."""
 
@@ -97,7 +92,7 @@ class PoolShadow:
         """Mask of the pages that come again later among them; None: each comes once."""
         if len(pages) < 2:
             return None
-        order = counting(len(pages))
+        order = _COUNTING[: len(pages)] if len(pages) <= len(_COUNTING) else np.arange(len(pages))
         self._stamp[pages] = order
         repeated = self._stamp[pages] != order
         return repeated if np.count_nonzero(repeated) else None
@@ -238,9 +233,11 @@ class EdgeShadow:
         """The source pages map to `peers` from now on; an entry that names no page of the target means none."""
         self.unmap(sources)
         named = self.is_page(peers)
+        self.peer[sources] = np.where(named, peers, self.no_peer)
+        # Of a source page that is named twice the last entry counts.
+        named &= self.peer[sources] == peers
         if np.count_nonzero(named) < len(peers):
             sources, peers = sources[named], peers[named]
-        self.peer[sources] = peers
         taken = self.holder[peers] >= 0
         if np.count_nonzero(taken):
             for source, target in zip(sources[taken].tolist(), peers[taken].tolist(), strict=True):

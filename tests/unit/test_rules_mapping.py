@@ -78,6 +78,17 @@ def test_i5_a_released_page_that_is_still_mapped():
     assert (finding.operation, finding.page) == (2, 1)
 
 
+def test_i6_a_page_whose_source_was_given_another_one_in_the_same_write():
+    bench = Bench()
+    bench.tell(EventKind.LEND, "full", [5], rid=1)
+    bench.tell(EventKind.LEND, "swa", [6, 7], rid=1)
+    bench.tell(EventKind.BIND, "swa", [5, 5], [6, 7], rid=1)
+    bench.settle()
+    finding = bench.only("I6")
+    assert (finding.pool, finding.page, bench.ledger.findings) == ("swa", 6, {"I6": 1})
+    assert "no full page maps to it" in finding.message
+
+
 def test_i6_a_source_page_freed_while_its_peer_is_live():
     bench = Bench()
     slots = bench.lend(1, 2)
