@@ -55,7 +55,7 @@ def _run(seed: int, requests: int, target: str, tree_core: str) -> dict:
     if tree_core:
         overrides.append(f"arms.patched.tree_core={tree_core}")
     tree = None if target == "reference" else str(resolve(target))
-    config, drawn = swarm_config(load_config("smoke", overrides, seed))
+    config, drawn = swarm_config(load_config("smoke", overrides, seed), overrides)
     cell = run_cell(config, "patched", tree)
     return {
         "seed": seed,

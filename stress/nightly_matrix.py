@@ -72,7 +72,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             return config
         from stress.swarm import swarm_config
 
-        return swarm_config(config)[0]
+        return swarm_config(config, self.overrides)[0]
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):

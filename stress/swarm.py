@@ -4,10 +4,12 @@ A run with everything on hides what only shows when something is off. So each se
 cancels, speculation, chunking, the linker, its store and transfers that fail, unified KV, the ring, namespaces; page
 size and window; and pool sizes from the smallest on which every request can still run. What was drawn is a set of
 overrides, printed as such; the same seed draws the same. Requests and their number, the layout, the arms and the checks
-stay as configured.
+stay as configured, and what a user sets is not drawn. No mark is required: what a run comes to depends on the draw.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -38,13 +40,15 @@ TRANSFER_FAULTS = (
 SPARE_PERCENT = (0, 2, 10, 30, 100, 400)
 
 
-def swarm_config(config: Config) -> tuple[Config, list[str]]:
+def swarm_config(config: Config, overrides: Iterable[str] = ()) -> tuple[Config, list[str]]:
     """The configuration that `config.seed` draws, and what was drawn as overrides `a.b=v`.
 
-    Raises ConfigError or WorkloadError where the base itself can't be planned.
+    `overrides`: those that `config` was made with; what they set stays. Raises ConfigError or WorkloadError where the
+    base itself can't be planned, or what was drawn does not go with what was set.
     """
+    given = {override.partition("=")[0].strip() for override in overrides}
     draw = _Draw(config.seed)
-    pool = _pool(config, draw)
+    pool = _kept(config, "pool", _pool(config, draw), given)
     serving = msgspec.structs.replace(
         config.serving,
         chunk_tokens=max(pool.page_size, draw.one("chunk", CHUNKS_TOKENS)),
@@ -67,9 +71,23 @@ def swarm_config(config: Config) -> tuple[Config, list[str]]:
         faults=list(draw.one("transfer faults", TRANSFER_FAULTS)),
     )
     replace = msgspec.structs.replace
-    drawn = replace(config, pool=pool, serving=serving, workload=workload, linker=linker)
-    drawn = replace(drawn, pool=_sized(drawn, draw))
+    tables = {
+        "serving": serving,
+        "workload": workload,
+        "linker": linker,
+        "check": replace(config.check, require=[]),
+    }
+    tables = {name: _kept(config, name, table, given) for name, table in tables.items()}
+    drawn = replace(config, pool=pool, **tables)
+    drawn = replace(drawn, pool=_kept(config, "pool", _sized(drawn, draw), given))
     return check_config(drawn), _overrides(config, drawn)
+
+
+def _kept(config: Config, name: str, drawn, given: set[str]):
+    """The table `drawn` with what is in `given`, keys or whole tables, as `config` has it."""
+    table = getattr(config, name)
+    keys = [key for key in table.__struct_fields__ if given & {name, f"{name}.{key}"}]
+    return msgspec.structs.replace(drawn, **{key: getattr(table, key) for key in keys})
 
 
 class _Draw:
@@ -121,7 +139,7 @@ def _overrides(base: Config, drawn: Config) -> list[str]:
     """What differs, as --set takes it, in the order of the tables."""
     before, after = base.to_dict(), drawn.to_dict()
     found = []
-    for table in ("pool", "workload", "serving", "linker"):
+    for table in ("pool", "workload", "serving", "linker", "check"):
         for key, value in after[table].items():
             if before[table].get(key) != value:
                 found.append(f"{table}.{key}={_toml(value)}")

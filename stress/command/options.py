@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from stress.config import Config, ConfigError, load_config
+from stress.config import Config, ConfigError, blame, load_config
 from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
 from stress.fault_catalogue import FAULTS
@@ -55,7 +55,8 @@ _OPTIONS = (
     click.option(
         "--swarm",
         is_flag=True,
-        help="Draw features, page size, window and pool sizes from the seed; what is drawn is printed.",
+        help="Draw features, page size, window and pool sizes from the seed, all that --set does not set; what is "
+        "drawn is printed.",
     ),
     click.option("--resume", hidden=True),
     click.option("--verify-determinism", is_flag=True, help="Run twice and compare the digests."),
@@ -94,7 +95,7 @@ def resolve(config_name: str, options: RunOptions) -> Config:
         raise ConfigError("--out: is empty; name a new directory, or leave it out")
     overrides = [*_needs(options.faults), *options.overrides]  # a user's own come last, and win
     config = load_config(config_name, overrides, options.seed)
-    return _swarm(config) if options.swarm else config
+    return _swarm(config, overrides) if options.swarm else config
 
 
 def _needs(faults: tuple[str, ...]) -> list[str]:
@@ -111,11 +112,14 @@ def _needs(faults: tuple[str, ...]) -> list[str]:
     return needs
 
 
-def _swarm(config: Config) -> Config:
+def _swarm(config: Config, given: list[str]) -> Config:
     """The configuration that its seed draws; what was drawn is told on stderr."""
     from stress.swarm import swarm_config
 
-    drawn, overrides = swarm_config(config)
+    try:
+        drawn, overrides = swarm_config(config, given)
+    except ConfigError as error:
+        raise ConfigError(f"--swarm --seed {config.seed}: {blame(str(error), given)}") from None
     click.echo(
         f"swarm: seed {config.seed} draws {shlex.join(overrides) or 'the configuration as it is'}", err=True
     )

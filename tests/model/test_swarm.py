@@ -23,6 +23,30 @@ def test_a_seed_draws_one_run_and_the_overrides_give_it_back() -> None:
     assert drawn(8)[1] != overrides
 
 
+@pytest.mark.parametrize(
+    ("override", "kept"),
+    [
+        ("pool.page_size=64", {"page_size": 64}),
+        ("pool.full_pages=9999", {"full_pages": 9999}),
+        ("pool={swa_ring=true, window_tokens=100}", {"swa_ring": True, "window_tokens": 100}),
+    ],
+)
+def test_what_is_set_is_not_drawn_and_the_rest_is(override: str, kept: dict) -> None:
+    for seed in range(1, 9):
+        overrides = [*SMALL, override]
+        config, others = swarm_config(load_config("smoke", overrides, seed), overrides)
+        assert {key: getattr(config.pool, key) for key in kept} == kept
+        assert not any(one.startswith(override.partition("=")[0] + "=") for one in others)
+        assert config.serving.max_running == drawn(seed)[0].serving.max_running
+
+
+def test_no_mark_is_required_unless_one_is_asked_for() -> None:
+    config, overrides = swarm_config(load_config("smoke", ["workload.requests=60"], 3))
+    assert (config.check.require, "check.require=[]" in overrides) == ([], True)
+    asked = ['check.require=["retracted"]']
+    assert swarm_config(load_config("smoke", asked, 3), asked)[0].check.require == ["retracted"]
+
+
 def test_many_seeds_draw_each_feature_on_and_off() -> None:
     configs = [drawn(seed)[0] for seed in range(1, 41)]
     for table, key in (
