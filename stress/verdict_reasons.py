@@ -40,6 +40,7 @@ def doubts_of(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
     reasons += _parted_plans(ranks)
     if ran_to_its_end(config, ranks):
         reasons += _missing(missing_marks(config, ranks))
+        reasons += _unwatched(config, ranks)
         reasons += _idle_faults(config, arm, ranks)
         reasons += _unaccounted(ranks)
     return reasons
@@ -98,6 +99,19 @@ def _missing(marks: list[str]) -> list[str]:
     return [
         f"{what} {', '.join(marks)} {'was' if len(marks) == 1 else 'were'} never reached: this workload is too "
         "small or too easy for it; smaller pools, more requests, or --set check.require=[]"
+    ]
+
+
+def _unwatched(config: Config, ranks: list[RankResult]) -> list[str]:
+    """Rules that were asked for by name and that no rank could watch: that they found nothing says nothing."""
+    unwatched = [rule for rule in config.check.rules if not any(rule in one.rules_watched for one in ranks)]
+    if not unwatched:
+        return []
+    one = len(unwatched) == 1
+    return [
+        f"{'rule' if one else 'rules'} {', '.join(unwatched)} of check.rules {'was' if one else 'were'} not watched: "
+        "check.level, check.content, the pools or the arm's target do not show what it takes; leave "
+        f"{'it' if one else 'them'} out, or set check.rules=[]"
     ]
 
 

@@ -17,6 +17,22 @@ def test_a_mark_that_no_rank_reached_is_unknown():
     assert one["verdict"] == "pass"
 
 
+def test_a_rule_that_was_named_and_not_watched_is_unknown():
+    def told(rules, *watched):
+        config = load_config("smoke", [f"check.rules={rules}"])
+        ranks = [rank("patched", number, rules_watched=list(one)) for number, one in enumerate(watched)]
+        return make_verdict(config, {"patched": ranks}, arms=["patched"], launcher="local")
+
+    assert told('["I1", "I16"]', ["I1"], ["I1", "I16"])["verdict"] == "pass"
+    document = told('["I1", "I16"]', ["I1"], ["I1"])
+    assert document["verdict"] == "unknown"
+    assert document["reasons"][0].startswith(
+        "Arm patched: rule I16 of check.rules was not watched: check.level,"
+    )
+    assert "rules I1, I16 of check.rules were not" in told('["I1", "I16"]', [], [])["reasons"][0]
+    assert told("[]", ["I1"], [])["verdict"] == "pass"
+
+
 CURE = (
     "this workload is too small or too easy for it; smaller pools, more requests, or --set check.require=[]"
 )
