@@ -21,6 +21,7 @@ from stress.command.nightly import nightly
 from stress.command.report import report
 from stress.command.repro import repro
 from stress.command.run import run
+from stress.command.streams import readers_may_leave
 from stress.command.target import target
 from stress.command.trace import trace
 from stress.launch.ending import leave
@@ -46,7 +47,8 @@ for _command in (run, compare, nightly, matrix, repro, trace, target, report, do
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    return leave(_main(args))
+    with readers_may_leave():
+        return leave(_main(args))
 
 
 def _main(args: list[str] | None) -> int:
@@ -56,7 +58,10 @@ def _main(args: list[str] | None) -> int:
             return _refuse(f"kvstress: {text!r}: is no UTF-8; name it in UTF-8")
     try:
         with interruptible():
-            return kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0
+            code = kvstress.main(args=args, prog_name="kvstress", standalone_mode=False) or 0
+            if sys.stdout is not None:  # closed by who started this
+                sys.stdout.flush()
+            return code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "kvstress"
         return _refuse(f"{path}: {error.format_message()}", f"see {path} --help")

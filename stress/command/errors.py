@@ -19,8 +19,9 @@ def user_errors() -> tuple[type[Exception], ...]:
 
 def infrastructure_errors() -> tuple[type[Exception], ...]:
     """What the machine or the cluster lacks: one line and exit 3."""
+    from stress.command.streams import StreamLost
     from stress.launch.contract import LaunchError
     from stress.record import RunWriteError
     from stress.target.name import TargetUnavailable
 
-    return (LaunchError, RunWriteError, TargetUnavailable)
+    return (LaunchError, RunWriteError, StreamLost, TargetUnavailable)
