@@ -16,6 +16,11 @@ class HostArrays:
 
     waits = False
 
+    def __init__(self) -> None:
+        self._mapping: torch.Tensor | None = None
+        self._address = 0
+        self._cells = memoryview(b"")
+
     def full(self, shape: tuple[int, ...], value: int) -> np.ndarray:
         return np.full(shape, value, dtype=np.int64)
 
@@ -45,8 +50,15 @@ class HostArrays:
 
     def entries(self, mapping: torch.Tensor, slots: list[int]) -> list[int]:
         """What the mapping says at few slots; IndexError where it has no such slot."""
-        cells = memoryview(mapping.detach().numpy())
+        cells = self.cells(mapping)
         return [cells[slot] for slot in slots]
+
+    def cells(self, mapping: torch.Tensor) -> memoryview:
+        """The mapping, slot by slot; the view of the one that was asked for last is kept."""
+        if mapping is not self._mapping or mapping.data_ptr() != self._address:
+            self._mapping, self._address = mapping, mapping.data_ptr()
+            self._cells = memoryview(mapping.detach().numpy())
+        return self._cells
 
     def any_wrong(self, wrong: np.ndarray) -> bool:
         """Whether it is worth a look: on a host a clean comparison ends here."""

@@ -7,7 +7,6 @@ page's last. Writes what the arrays would be written with, and nothing where an 
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 _HALF = 1 << 63
 
@@ -27,9 +26,6 @@ class StampCells:
         self.stamps, self.labels = (memoryview(part.reshape(-1)) for part in (stamps, labels))
         self._size = page_size
         self._from_end = from_end
-        self._mapping: torch.Tensor | None = None
-        self._address = 0
-        self._entries = memoryview(b"")
 
     def lend(self, pages: list[int], unwritten: int) -> bool:
         """The pages are lent anew; False: one has no place here."""
@@ -40,15 +36,17 @@ class StampCells:
             stamps[2 * page] = stamps[2 * page + 1] = unwritten
         return True
 
-    def write(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
+    def write(
+        self, page: int, key: int, label: int, begin: int, end: int, entries: memoryview | None = None
+    ) -> bool:
         """Tokens [begin, end) of a page whose first token has `label`; False: a slot has no place here.
 
-        `mapping`: of slots of the page's pool to this pool's; None: it is the same pool.
+        `entries`: this pool's slots by those of the page's pool; None: it is the same pool.
         """
         size = self._size
         first = last = page
-        if mapping is not None:
-            entries, slot = self._entries_of(mapping), page * size
+        if entries is not None:
+            slot = page * size
             if not 0 <= slot <= len(entries) - size:
                 return False
             first, last = entries[slot + begin] // size, entries[slot + end - 1] // size
@@ -60,9 +58,3 @@ class StampCells:
         stamp = key if end == size else wrapped(key + self._from_end[end])
         self.stamps[2 * last + 1], self.labels[2 * last + 1] = stamp, label + end - 1
         return True
-
-    def _entries_of(self, mapping: torch.Tensor) -> memoryview:
-        if mapping is not self._mapping or mapping.data_ptr() != self._address:
-            self._mapping, self._address = mapping, mapping.data_ptr()
-            self._entries = memoryview(mapping.detach().numpy())
-        return self._entries

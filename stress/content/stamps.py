@@ -78,7 +78,10 @@ class SampledStamps(_Stamps):
 
     def write_within(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
         """Tokens [begin, end) of one page, whose first has `label`, are written; False: not here, so by `write`."""
-        return self._cells is not None and self._cells.write(page, key, label, begin, end, mapping)
+        if self._cells is None:
+            return False
+        entries = None if mapping is None else self.arrays.cells(mapping)
+        return self._cells.write(page, key, label, begin, end, entries)
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""

@@ -61,7 +61,7 @@ class SglangReadings:
         end = request.kv.kv_committed_len
         # Not the release's own word for what has left the window: that is what is checked.
         first = max(end - self.window_tokens, request.swa_from) // page_size
-        return WindowRead(self.pools[1].name, first, self._row_pages(request)[first : -(-end // page_size)])
+        return WindowRead(self.pools[1].name, first, self._row_pages(request, first, end))
 
     def running(self) -> list[int]:
         return list(self._running)
@@ -110,7 +110,9 @@ class SglangReadings:
         calls = self.calls
         return kv.get_evicted_seqlen(calls.swa) if calls.features.cursor_methods else kv.swa_evicted_seqlen
 
-    def _row_pages(self, request: SglangRequest) -> np.ndarray:
-        kv = request.kv
-        row = self.calls.rows.req_to_token[kv.req_pool_idx, 0 : kv.kv_allocated_len : self.page_size]
+    def _row_pages(self, request: SglangRequest, first: int = 0, end: int | None = None) -> np.ndarray:
+        """Pages from place `first` of the row on, of positions below `end`; None: of all that are allocated."""
+        kv, page_size = request.kv, self.page_size
+        part = slice(first * page_size, kv.kv_allocated_len if end is None else end, page_size)
+        row = self.calls.rows.req_to_token[kv.req_pool_idx, part]
         return row.cpu().numpy().astype(np.int64) // self.page_size
