@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stress.check.event import EdgeShape, Event, EventKind
+from stress.check.event import ALL_POOLS, EdgeShape, Event, EventKind
 
 
 class Coverage:
@@ -49,7 +49,7 @@ class Coverage:
         if kind is EventKind.GROUP_BEGIN:
             self._open.add(event.pool)
         elif kind is EventKind.GROUP_END:
-            self._open.discard(event.pool)
+            self._open.discard(event.pool)  # a group ends where it began: in one pool, or in all
         elif kind is EventKind.INTENT:
             self._asked(event)
 
@@ -64,7 +64,7 @@ class Coverage:
             mapped = len(peers) - peers.count(no_peer)
         else:
             mapped = int(np.count_nonzero(peers != no_peer))
-        if mapped < len(event.peers) and event.pool in self._open:
+        if mapped < len(peers) and (ALL_POOLS in self._open or event.pool in self._open):
             self.add("free_group_with_unmapped", operation)
         if mapped and step == "SWA eviction":
             self.add("swa_evicted", operation)

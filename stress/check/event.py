@@ -10,6 +10,7 @@ resolved at the flush may name a page that is validly on loan by then; or a BIND
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -26,9 +27,11 @@ class EventKind(str, Enum):
     BIND = "bind"  # edge, pages = source pages, peers = what they shall map to from now on (no_peer: nothing)
     MAP = "map"  # edge, pages = source pages, peers = what the mapping says now (no_peer included)
     SLOTS = "slots"  # edge, pages = source slots, peers = target slots: a sample for offset checks
-    GROUP_BEGIN = "group_begin"  # pool: frees are deferred from here
-    GROUP_END = "group_end"  # pool: everything deferred has been flushed
-    HOLD = "hold"  # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none
+    GROUP_BEGIN = "group_begin"  # pool, or ALL_POOLS: frees are deferred from here
+    GROUP_END = "group_end"  # pool, or ALL_POOLS: everything deferred has been flushed
+    # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none. token = how many of the
+    # first ones are all that it named when it was last told; -1: it may have changed in any way
+    HOLD = "hold"
     FREE_LIST = "free_list"  # pool, pages: the whole free list, read by a sweep
     CACHED = "cached"  # pool, pages: every page in the prefix cache, read by a sweep
     # pool, pages = [size, available] or [.., evictable, protected], as the target counts pages
@@ -79,6 +82,8 @@ class EventKind(str, Enum):
     __hash__ = str.__hash__  # an enum's own is a Python call, and a kind is looked up several times an event
 
 
+ALL_POOLS = ""
+
 # What an engine may let be watched; and `offsets`, which the probe alone decides: samples of slots inside a page; and
 # `clock`, which the rank tells.
 ALL_OBSERVATIONS = frozenset(
@@ -100,7 +105,10 @@ class Cause(NamedTuple):
     step: str  # "linker load", "cache eviction", "window", "insert", ... or ""
 
 
-class Event(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Event:
+    """Not a tuple: its fields are read some twenty times, and a slot is read at a tenth of the price."""
+
     kind: EventKind
     pool: str  # a pool's name; for an edge event the target pool of the edge
     pages: np.ndarray
@@ -109,14 +117,17 @@ class Event(NamedTuple):
     call: int  # running number of calls within the operation
     method: str  # the target's method, e.g. "free_swa_segment"
     at_us: int
-    token: int = -1  # of a lock or a transfer: which one; of a read: where in the table
+    token: int = (
+        -1
+    )  # of a lock or a transfer: which one; of a read: where in the table; of a hold: pages as before
 
 
 def with_arrays(event: Event) -> Event:
     """The event as rules take it. The probe tells few pages as a list: arrays of one page are dear."""
     pages, peers = event.pages, event.peers
     if type(pages) is list:
-        event = event._replace(
+        event = replace(
+            event,
             pages=np.array(pages, dtype=np.int64),
             peers=np.array(peers, dtype=np.int64) if type(peers) is list else peers,
         )

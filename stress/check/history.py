@@ -8,6 +8,7 @@ peer, is that of the source page whose entry was read: that page's request is th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -35,11 +36,9 @@ class History:
     def __init__(self, shadow: Shadow, events: int = JOURNAL_EVENTS):
         self._shadow = shadow
         self._journal: deque[Event] = deque(maxlen=events)
+        # record(event): keeps an event of a kind in JOURNALLED.
+        self.record: Callable[[Event], None] = self._journal.append
         shadow.last_unmap = self.last_unmap
-
-    def record(self, event: Event) -> None:
-        """Keeps an event of a kind in JOURNALLED."""
-        self._journal.append(event)
 
     def last_unmap(self, pool: str, page: int) -> Event | None:
         """The last event that took the peer in `pool` from a source page, as far as the journal goes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from stress.check.event import Event, EventKind
 from stress.check.history import JOURNALLED
@@ -14,16 +14,26 @@ from stress.check.strays import BY_SOURCE
 
 # Events that move pages: once one of them had to be judged, what proofs leave out must be looked at.
 _MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
+# Events that leave nothing to look at when the operation is over.
+_STILL = frozenset(
+    {EventKind.HOLD, EventKind.WRITTEN, EventKind.READ, EventKind.LIVE, EventKind.LOCK, EventKind.UNLOCK}
+    | {EventKind.KEYS, EventKind.CONTENT, EventKind.ENDED, EventKind.CLOCK, EventKind.REFUSED}
+)
 
 
-class Plan(NamedTuple):
+@dataclass(slots=True)
+class Plan:
     """What is done with the events of one kind: proved by `few` or `many`, with a look at what the `others` say, or
-    shown to every rule and applied."""
+    shown to every rule and applied. `stirs`: the rules look at the operation's end; `of_sources`: no other rule wants
+    those of a pool that an edge leads to."""
 
     few: Proof | None
     many: Proof | None
     others: list[tuple[Rule, Callable]]
     journalled: bool
+    asks: bool
+    stirs: bool
+    of_sources: bool
     listeners: list[Callable[[Event], None]]
     looked_at: bool
     moves: bool
@@ -45,10 +55,14 @@ def plan_of(
     closing = [rule for rule in rules if rule.closes] if kind is EventKind.GROUP_END else []
     if not all(rule.proved for rule in closing):
         proofs = Proofs()
+    others = [(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)]
     return Plan(
         *proofs,
-        others=[(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)],
+        others=others,
         journalled=kind in JOURNALLED,
+        asks=kind in (EventKind.INTENT, EventKind.RETURN),
+        stirs=kind not in _STILL,
+        of_sources=all(rule.of_sources for rule, _ in others),
         listeners=listeners,
         looked_at=kind in LOOKED_AT,
         moves=kind in _MOVES,

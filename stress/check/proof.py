@@ -9,7 +9,7 @@ ledger goes the long way only: no proof then needs to know what has been reporte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stress.check.event import Event, EventKind
@@ -31,11 +31,14 @@ class PoolCells:
         "busy",
         "end",
         "first",
+        "holder",
         "inward",
         "lent_by",
+        "no_peer",
         "on_loan",
         "outward",
         "owner",
+        "peer",
         "pool",
         "tables",
         "transfers",
@@ -53,6 +56,10 @@ class PoolCells:
         self.tables = memoryview(pool.tables)
         self.inward: EdgeCells | None = None
         self.outward: EdgeCells | None = None
+        # Of these edges: what maps to each page, and what each maps to.
+        self.holder: memoryview | None = None
+        self.peer: memoryview | None = None
+        self.no_peer = 0
 
 
 class EdgeCells:
@@ -75,7 +82,9 @@ def cells_of(shadow: Shadow) -> dict[str, PoolCells] | None:
         source, target = cells[edge.shape.source], cells[edge.shape.target]
         if source.outward or target.inward:
             return None
-        source.outward = target.inward = EdgeCells(edge, source, target)
+        cells_of_edge = source.outward = target.inward = EdgeCells(edge, source, target)
+        target.holder = cells_of_edge.holder
+        source.peer, source.no_peer = cells_of_edge.peer, cells_of_edge.no_peer
     return cells
 
 
@@ -91,40 +100,51 @@ class States:
 
     def __init__(self, shadow: Shadow, cells: dict[str, PoolCells], consult: Consult):
         self._shadow, self._cells, self._consult = shadow, cells, consult
+        self._all = [of.pool for of in cells.values()]
 
     def group_begin(self, event: Event, others: list[Check]) -> bool:
-        pool = self._cells[event.pool].pool
-        if pool.group_open:
-            return False
+        pools = self._named(event.pool)
+        for pool in pools:
+            if pool.group_open:
+                return False
         if others:
             self._consult(event, others)
-        pool.group_open = True
+        for pool in pools:
+            pool.group_open = True
         return True
 
     def group_end(self, event: Event, others: list[Check]) -> bool:
         """What was proved when it was asked back, and when it came, is in order once nothing is left asked."""
-        pool = self._cells[event.pool].pool
-        if pool.doubtful or pool.asked_pages:
-            return False
+        pools = self._named(event.pool)
+        for pool in pools:
+            if pool.doubtful or pool.asked_pages:
+                return False
         if others:
             self._consult(event, others)
-        pool.group_open = False
-        if pool.asking or pool.came:
-            pool.close()
+        for pool in pools:
+            pool.group_open = False
+            if pool.asking or pool.came:
+                pool.close()
         return True
 
+    def _named(self, pool: str) -> list[PoolShadow]:
+        return self._all if not pool else [self._cells[pool].pool]
+
     def counts(self, event: Event, others: list[Check]) -> bool:
-        pages = event.pages
-        pool = self._cells[event.pool].pool
         if event.method == "raised" or event.method == "sweep":
             return False
-        if pages[1] != pool.shape.pages - pool.lent + pool.surplus:
-            return False
-        if len(pages) == 4 and pages[2] + pages[3] > pool.lent:
+        if not counts_in_order(self._cells[event.pool].pool, event.pages):
             return False
         if others:
             self._consult(event, others)
         return True
+
+
+def counts_in_order(pool: PoolShadow, counts: Sequence[int]) -> bool:
+    """COUNTS (size, available), or with evictable and protected, that are what the shadow has."""
+    if counts[1] != pool.shape.pages - pool.lent + pool.surplus:
+        return False
+    return len(counts) < 4 or counts[2] + counts[3] <= pool.lent
 
 
 def proofs_of(shadow: Shadow, consult: Consult) -> dict[EventKind, Proofs]:
@@ -144,6 +164,7 @@ def proofs_of(shadow: Shadow, consult: Consult) -> dict[EventKind, Proofs]:
         EventKind.BIND: Proofs(few.bind, many.bind),
         EventKind.MAP: Proofs(few.map, many.map),
         EventKind.SLOTS: Proofs(few.slots, None),
+        EventKind.WRITTEN: Proofs(few.write, None),
         EventKind.HOLD: Proofs(many.hold, many.hold),
         EventKind.GROUP_BEGIN: Proofs(states.group_begin, states.group_begin),
         EventKind.GROUP_END: Proofs(states.group_end, states.group_end),

@@ -5,9 +5,13 @@ Each method first looks at every page and changes nothing, then lets the other r
 
 from __future__ import annotations
 
+import numpy as np
+
 from stress.check.event import Event
 from stress.check.proof import Check, Consult, PoolCells
 from stress.check.state import Shadow
+
+_SINGLE = 3  # pages that are looked up in a table one by one
 
 
 class Few:
@@ -67,9 +71,13 @@ class Few:
 
     def _may_give_up(self, cells: PoolCells, event: Event) -> bool:
         """No table names the pages but the one of the operation's own request."""
-        own, operation = self._shadow.may_give_up(cells.pool, event.cause), event.cause.operation
-        tables = cells.tables
-        return all(tables[page] <= (own.item(page) == operation) for page in event.pages)
+        tables, shadow = cells.tables, self._shadow
+        named = [page for page in event.pages if tables[page]]
+        if len(named) <= _SINGLE:
+            own = shadow.table_of_cause(event.cause)
+            return all(tables[page] == 1 and np.count_nonzero(own == page) for page in named)
+        marked, operation = shadow.may_give_up(cells.pool, event.cause), event.cause.operation
+        return all(tables[page] == 1 and marked.item(page) == operation for page in named)
 
     def _ask_through(self, event: Event, others: list[Check]) -> bool:
         """The entries read are the shadow's, and the peers are held by these source pages alone."""
@@ -108,14 +116,12 @@ class Few:
         if pool.orphans:
             return False
         first, end, on_loan, asked, tables = cells.first, cells.end, cells.on_loan, cells.asked, cells.tables
-        inward, outward, busy = cells.inward, cells.outward, cells.busy
+        busy, holder, peer, no_peer = cells.busy, cells.holder, cells.peer, cells.no_peer
         named = False
         for page in pages:
             if not first <= page < end or not on_loan[page] or not asked[page] or busy[page]:
                 return False
-            if inward is not None and inward.holder[page] >= 0:
-                return False
-            if outward is not None and outward.peer[page] != outward.no_peer:
+            if (holder and holder[page] >= 0) or (peer and peer[page] != no_peer):
                 return False
             named = named or tables[page]
         if len(pages) > 1 and len(set(pages)) < len(pages):
@@ -158,6 +164,19 @@ class Few:
                 peer[page] = entry
                 holder[entry] = page
             edge.edge.mapped += named
+        return True
+
+    def write(self, event: Event, others: list[Check]) -> bool:
+        """Pages that the pool has."""
+        cells, pages = self._cells[event.pool], event.pages
+        lent_by, written_in = cells.lent_by, cells.transfers.written_cells
+        for page in pages:
+            if not 0 <= page < len(lent_by):
+                return False
+        if others:
+            self._consult(event, others)
+        for page in pages:
+            written_in[page] = lent_by[page]
         return True
 
     def map(self, event: Event, others: list[Check]) -> bool:

@@ -15,7 +15,7 @@ from stress.check.event import ALL_OBSERVATIONS, EdgeShape, Event, EventKind, Po
 from stress.check.evidence import Evidence
 from stress.check.history import History
 from stress.check.plan import Plan, plan_of
-from stress.check.proof import Proofs, proofs_of
+from stress.check.proof import Proofs, counts_in_order, proofs_of
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
@@ -48,6 +48,7 @@ class Ledger:
         self.shadow = Shadow(pools, edges)
         self._pools = list(self.shadow.pools.values())
         self.history = History(self.shadow)
+        self._journal = self.history.record
         self._evidence = Evidence(self.history, on_finding)
         self.findings, self.kept = self._evidence.findings, self._evidence.kept
         self.crashed = ""
@@ -58,6 +59,8 @@ class Ledger:
         self._at_us = 0
         self._call = 0
         self._settled_events = 0
+        self._asked = False  # a call may have asked pages back, or got some, since one was last over
+        self._stirred = False  # pages have moved, or rules had to judge, since it was settled last
         self._listeners: list[tuple[Callable[[Event], None], frozenset[EventKind]]] = []
         self._proofs = proofs_of(self.shadow, self._consult) if short_cuts and level < 3 else {}
         self._wanted = {rule.id for rule in RULES} if rules is None else set(rules)
@@ -76,6 +79,8 @@ class Ledger:
     def _index(self) -> None:
         """What is to be done with an event of each kind, looked up once per event."""
         self._at_close = [rule for rule in self._rules if rule.closes]
+        self._close_is_proved = all(rule.proved for rule in self._at_close)
+        self._at_proved_end = [rule for rule in self._rules if rule.ends and not rule.end_is_proved]
         self._at_end = [rule for rule in self._rules if rule.ends]
         self._plans = {
             kind: plan_of(
@@ -126,10 +131,8 @@ class Ledger:
         """One event, in the order in which the target did it. Few pages may be a list."""
         operation = event.cause.operation
         if event.call != self._call or operation != self._noticed:
-            for pool in self._pools:
-                if pool.asking or pool.came:
-                    self._close_call()
-                    break
+            if self._asked:
+                self._close_call()
             self._call = event.call
         self.events += 1
         self._noticed, self._at_us = operation, event.at_us
@@ -139,11 +142,22 @@ class Ledger:
             if prove is None or not prove(event, plan.others):
                 self._judge(with_arrays(event), plan)
             elif plan.journalled:
-                self.history.record(event)
+                self._stirred = True
+                if plan.asks:
+                    self._asked = True
+                self._journal(event)
         except Exception:
             self._lose(event)
         for listener in plan.listeners:
             listener(event)
+
+    def counts_agree(self, pool: str, counts: tuple[int, ...]) -> bool:
+        """Whether counts of a pool that an edge leads to are in order, and nobody wants to see them: they need not be
+        told then."""
+        plan = self._plans[EventKind.COUNTS]
+        if plan.few is None or plan.listeners or pool not in self.shadow.edge_into:
+            return False
+        return plan.of_sources and counts_in_order(self.shadow.pools[pool], counts)
 
     def _consult(self, event: Event, others: list[tuple[Rule, Callable]]) -> None:
         """An event that is proved in order is shown to the rules that the proof does not speak for."""
@@ -163,8 +177,10 @@ class Ledger:
     def _judge(self, event: Event, plan: Plan) -> None:
         """Shows an event to every rule that wants it, then applies it."""
         shadow = self.shadow
+        self._stirred = self._stirred or plan.stirs
+        self._asked = self._asked or plan.asks
         if plan.journalled:
-            self.history.record(event)
+            self._journal(event)
         if shadow.strays and plan.by_source:
             event = without_strays(event, shadow)
         if plan.moves:
@@ -177,7 +193,8 @@ class Ledger:
             except Exception:
                 self._drop(rule)
         for rule in plan.closing:
-            self._run(rule, rule.close, shadow.pools[event.pool], event)
+            for pool in shadow.named(event.pool):
+                self._run(rule, rule.close, pool, event)
         if plan.apply is not None:
             try:
                 plan.apply(event)
@@ -197,10 +214,15 @@ class Ledger:
             # Nothing has happened since it was settled last.
             self._noticed, self._at_us = noticed_operation, at_us
             return
-        self._close_call()
         self._settled_events = self.events
+        if self._asked:
+            self._close_call()
         self._noticed, self._at_us = noticed_operation, at_us
-        shadow, report, ends = self.shadow, self._report, iter(self._at_end)
+        if not self._stirred:
+            return  # what was told was in order and has moved nothing
+        self._stirred = False
+        shadow, report = self.shadow, self._report
+        ends = iter(self._at_end if shadow.doubtful else self._at_proved_end)
         while True:
             try:
                 for rule in ends:
@@ -212,12 +234,12 @@ class Ledger:
 
     def _close_call(self) -> None:
         """The last call of the target is over: outside a group everything that it asked back has come back."""
+        self._asked = False
         for pool in self._pools:
             if pool.group_open or not (pool.asking or pool.came):
                 continue
-            in_order = not (pool.doubtful or pool.asked_pages)
-            for rule in self._at_close:
-                if not (in_order and rule.proved):
+            if pool.doubtful or pool.asked_pages or not self._close_is_proved:
+                for rule in self._at_close:
                     self._run(rule, rule.close, pool, None)
             pool.close()
 

@@ -35,8 +35,8 @@ class Shadow:
             self.edges_from[edge.shape.source].append(edge)
         self.tables: dict[int, np.ndarray] = {}
         self.transfers = TransferShadow(self.pools)
-        # By request: index of the cause with which it got each page of its table.
-        self.rows_gained: dict[int, np.ndarray] = {}
+        # By request: runs of its table: (place of the first page, index of the cause with which it got those pages).
+        self.rows_gained: dict[int, list[tuple[int, int]]] = {}
         # Locks that are held, by (pool, token), in source pages, and how many hold each source page, by pool
         self.locks: dict[tuple[str, int], np.ndarray] = {}
         self.holders: dict[str, np.ndarray] = {}
@@ -73,6 +73,10 @@ class Shadow:
             EventKind.LOCK: self._lock,
             EventKind.UNLOCK: self._unlock,
         }
+
+    def named(self, pool: str) -> list[PoolShadow]:
+        """The pool of that name, or all of them for ALL_POOLS."""
+        return [self.pools[pool]] if pool else list(self.pools.values())
 
     def apply_of(self, kind: EventKind) -> Callable[[Event], None] | None:
         """What takes an event of this kind into the state, after the rules have seen it; None: nothing does.
@@ -169,25 +173,39 @@ class Shadow:
         """The table of the cause's request names these pages of the pool now, the first `same` as before; none: it has
         gone."""
         rid = cause.rid
-        if len(pages):
-            since = np.empty(len(pages), dtype=np.int32)
-            if same:
-                since[:same] = self.rows_gained[rid][:same]
-            since[same:] = self.cause_index(cause)
-            self.tables[rid], self.rows_gained[rid] = pages, since
-            pool.tables_named = True
-        else:
+        if not len(pages):
             self.tables.pop(rid, None)
             self.rows_gained.pop(rid, None)
+            return
+        self.tables[rid] = pages
+        runs = self.rows_gained.setdefault(rid, [])
+        while runs and runs[-1][0] >= same:
+            runs.pop()
+        if len(pages) > same:
+            runs.append((same, self.cause_index(cause)))
+        pool.tables_named = True
+
+    def gained_in(self, rid: int, first: int, count: int) -> np.ndarray:
+        """int64[count]: index of the cause with which the request got each page of its table from place `first` on;
+        of one that nothing is known of, the latest."""
+        known = np.full(count, len(self.causes), dtype=np.int64)
+        end = count
+        for place, index in reversed(self.rows_gained.get(rid, ())):
+            start = max(0, place - first)
+            known[start:end] = index
+            if not start:
+                break
+            end = min(end, start)
+        return known
 
     def _group_begin(self, event: Event) -> None:
-        pool = self.pools[event.pool]
-        pool.group_open = True
+        for pool in self.named(event.pool):
+            pool.group_open = True
 
     def _group_end(self, event: Event) -> None:
-        pool = self.pools[event.pool]
-        pool.group_open = False
-        pool.close()
+        for pool in self.named(event.pool):
+            pool.group_open = False
+            pool.close()
 
     def _counts(self, event: Event) -> None:
         if event.method == "raised":

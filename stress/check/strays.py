@@ -6,6 +6,8 @@ whose arrays have no place for it, go on with the pages that there are. An id th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stress.check.event import Event, EventKind
 from stress.check.state import Shadow
 
@@ -28,4 +30,4 @@ def without_strays(event: Event, shadow: Shadow) -> Event:
         return event
     if event.kind is EventKind.READ:
         there[:] = False  # its pages stand in the order of the request's table
-    return event._replace(pages=event.pages[there], peers=None if event.peers is None else event.peers[there])
+    return replace(event, pages=event.pages[there], peers=None if event.peers is None else event.peers[there])

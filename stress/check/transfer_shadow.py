@@ -37,6 +37,7 @@ class PoolTransfers:
         self.busy = np.zeros(size, dtype=np.int32)
         self.busy_cells = memoryview(self.busy)
         self.written_in = np.full(size, -1, dtype=np.int32)  # of which lend it was written
+        self.written_cells = memoryview(self.written_in)
         self.ended_in = np.full(size, -1, dtype=np.int32)  # of which lend a load has ended
         self.ended_by = np.zeros(size, dtype=np.int32)  # and under which of Shadow.causes
         self.moving = 0  # pages under transfer, counted once a transfer

@@ -19,7 +19,7 @@ from stress.check.slot_label import label_of
 from stress.content.arrays import Array, arrays_for
 from stress.content.published import Published
 from stress.content.span import Span, span_of, span_of_load
-from stress.content.stamps import Difference, FullStamps, SampledStamps
+from stress.content.stamps import FEW, Difference, FullStamps, SampledStamps
 from stress.content.store import StoreContent
 from stress.engine.contract import Engine, RequestSpec
 from stress.operation import Kind, Operation
@@ -68,7 +68,6 @@ class Content:
         stamps = [stamps for stamps in (self._pool, self._window, self._rows) if stamps is not None]
         self._stamps = {one.name: one for one in stamps}
         self._specs: dict[int, RequestSpec] = {}
-        self._written: dict[int, int] = {}  # in a commit: positions that each row had before it
         self._recorded: dict[int, int] = {}  # by request: pages of its row whose key and label are known
         self._published = Published(self._pool.pages, self._page_size)
         # A window is read through the mapping; None: known with the first forward pass.
@@ -98,26 +97,28 @@ class Content:
                 pool = self._engine.window_read(operation.rows[0][0]).pool
                 self._has_window = pool == self._window.name
             for rid, _ in operation.rows:
-                tokens = self._written[rid] = self._engine.committed(rid)
                 if rid % self._closely:
                     continue
+                tokens = self._engine.committed(rid)
                 if self._reads_rows:
                     self._read(rid, "forward", tokens)
-                self._read_window(rid)
+                self._read_window(rid, tokens)
         elif operation.kind in _PUBLISHING_KINDS:
             for rid, _ in operation.rows:
                 self._publish(rid)
 
-    def end(self, operation: Operation) -> None:
-        """The engine has answered `operation`."""
+    def end(self, operation: Operation, answer: tuple[int, ...] | None) -> None:
+        """The engine has given this answer to `operation`."""
         if operation.kind is Kind.COMMIT:
             for rid, accepted in operation.rows:
-                lo, hi = self._written.pop(rid), self._engine.committed(rid)
-                self._write(rid, lo, hi)
+                hi = self._engine.committed(rid)
+                lo = hi - accepted
+                if not (rid % self._closely and self._is_passed_over(lo, hi)):
+                    self._write(rid, lo, hi)
                 if self._rows is not None:
                     self._pass_in_row(rid, accepted, lo, hi)
-        elif operation.kind is Kind.ADMIT and operation.answer and operation.answer[0]:
-            rid, cached = operation.rows[0][0], operation.answer[0]
+        elif operation.kind is Kind.ADMIT and answer and answer[0]:
+            rid, cached = operation.rows[0][0], answer[0]
             if not rid % self._closely:
                 self._read(rid, "hit", cached)
             self._recorded[rid] = cached // self._page_size
@@ -147,36 +148,47 @@ class Content:
             span = self._span(rid, 0, tokens)
             self._tell(self._pool, self._pool.compare(span), method, rid)
 
-    def _read_window(self, rid: int) -> None:
+    def _read_window(self, rid: int, tokens: int) -> None:
+        """Compares what the request's next pass reads of its window, behind `tokens` positions."""
         if self._window is None or not self._has_window:
             return
         read = self._engine.window_read(rid)
         if not len(read.pages):
             return
         keys = self._specs[rid].keys[read.first : read.first + len(read.pages)]
-        end = self._written[rid] - (read.first + len(read.pages) - 1) * self._page_size
+        end = tokens - (read.first + len(read.pages) - 1) * self._page_size
         span = Span(np.asarray(read.pages), keys, 0, end, rid, read.first)
         self._tell(self._window, self._window.compare(span, self._watch.mapping), "forward", rid)
 
+    def _is_passed_over(self, lo: int, hi: int) -> bool:
+        """Of a request that nobody watches, nobody reads what is last in a page before the page is full."""
+        begin = lo % self._page_size
+        return begin > 0 and begin + hi - lo < self._page_size and not self._reads_rows
+
     def _write(self, rid: int, lo: int, hi: int) -> None:
-        one_page = lo // self._page_size == (hi - 1) // self._page_size
-        if hi <= lo or (one_page and self._write_within(rid, lo, hi)):
+        if hi <= lo or (hi - lo <= FEW * self._page_size and self._write_few(rid, lo, hi)):
             return
         span = self._span(rid, lo, hi)
         self._pool.write(span)
         if self._has_window:
             self._window.write(span, self._watch.mapping)
 
-    def _write_within(self, rid: int, lo: int, hi: int) -> bool:
-        """A decode's few tokens in one page; False: some of it is left to do."""
-        place, begin = divmod(lo, self._page_size)
-        page, key = self._engine.table(rid).item(place), self._specs[rid].keys.item(place)
-        label, end = label_of(rid, lo - begin), begin + hi - lo
-        if not self._pool.write_within(page, key, label, begin, end):
-            return False
-        return not self._has_window or self._window.write_within(
-            page, key, label, begin, end, self._watch.mapping
-        )
+    def _write_few(self, rid: int, lo: int, hi: int) -> bool:
+        """A decode's tokens, page by page; False: some of it is left to do."""
+        size, pool = self._page_size, self._pool
+        window, mapping = (self._window, self._watch.mapping) if self._has_window else (None, None)
+        table, keys = self._engine.table(rid), self._specs[rid].keys
+        place, begin = divmod(lo, size)
+        label = label_of(rid, lo - begin)
+        while lo < hi:
+            end = min(size, begin + hi - lo)
+            page, key = table.item(place), keys.item(place)
+            if not pool.write_within(page, key, label, begin, end):
+                return False
+            if window is not None and not window.write_within(page, key, label, begin, end, mapping):
+                return False
+            lo, place, label, begin = lo + end - begin, place + 1, label + size, 0
+        return True
 
     def _pass_in_row(self, rid: int, accepted: int, lo: int, hi: int) -> None:
         """What the pass from `lo` to `hi` wrote to the row's own memory, and what its last position reads there."""

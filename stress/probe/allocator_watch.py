@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stress.check.event import ALL_OBSERVATIONS, EdgeShape, EventKind, PoolShape
+from stress.check.event import ALL_OBSERVATIONS, ALL_POOLS, EdgeShape, EventKind, PoolShape
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
 from stress.probe.journal import Journal
@@ -95,7 +95,8 @@ class Watch(Journal):
             self._wrap(pool.target, name, lambda name, inner: self._lending(pool, name, inner))
         for name in ("free", "free_segment", "free_page_ids", "free_group_begin", "free_group_end"):
             tells = tells_groups and name.startswith("free_group")
-            self._wrap(pool.target, name, lambda n, inner, t=tells: self._freeing(pool, n, inner, t))
+            if tells or name != "free_group_begin":
+                self._wrap(pool.target, name, lambda n, inner, t=tells: self._freeing(pool, n, inner, t))
 
     def _wrap_hybrid(self) -> None:
         for name in _LENDS:
@@ -174,7 +175,7 @@ class Watch(Journal):
             try:
                 result = inner(*args, **kwargs)
                 if name == "free_group_begin":
-                    self._tell_group(EventKind.GROUP_BEGIN, name)
+                    self.tell(EventKind.GROUP_BEGIN, ALL_POOLS, _NONE, None, name)
                     self.group_touched = self.group_touched or []
                 return result
             except BaseException:
@@ -183,7 +184,7 @@ class Watch(Journal):
             finally:
                 if name == "free_group_end":
                     # Told also when the target's own assertion fires here: it has closed the group by then.
-                    self._tell_group(EventKind.GROUP_END, name)
+                    self.tell(EventKind.GROUP_END, ALL_POOLS, _NONE, None, name)
                     self.touched, self.group_touched = self.group_touched or [], None
                 self._depth -= 1
                 if not self._depth and (self.lent or self.touched):
@@ -234,10 +235,6 @@ class Watch(Journal):
         if growth > 0:
             pages = self.reader.pages(pool.freed_to(growth), slice(growth), 1)
             self.tell(EventKind.RETURN, pool.name, pages, None, name)
-
-    def _tell_group(self, kind: EventKind, name: str) -> None:
-        for pool in self.pools:
-            self.tell(kind, pool.name, _NONE, None, name)
 
 
 def watch(allocator, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...], ledger: Ledger) -> Watch:

@@ -9,6 +9,7 @@ their own copies until `settle()`, which the caller calls once a step, after a s
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,13 +26,32 @@ from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
 
 REFUSED = (0,)  # the answer of an extend that got no slots
-_ROW_KINDS = frozenset(
-    {Kind.ADMIT, Kind.EXTEND, Kind.RESERVE, Kind.CHECKPOINT, Kind.FINISH, Kind.ABORT, Kind.RETRACT}
-)
-_ENDING_KINDS = frozenset({Kind.FINISH, Kind.ABORT, Kind.RETRACT})
-_PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
-_CONTENT_KINDS = frozenset({Kind.ADMIT, Kind.COMMIT, *_PUBLISHING_KINDS})
-_GROWING_KINDS = frozenset({Kind.EXTEND, Kind.RESERVE})
+
+
+@dataclass(slots=True)
+class _Does:
+    """What an operation of some kind can do: looked up once an operation."""
+
+    rows: bool  # change requests' rows
+    grows: bool  # lengthen them alone
+    ends: bool  # end requests
+    publishes: bool
+    commits: bool
+    gives: bool  # give requests what is written, or write it
+
+
+_DOES = {
+    kind: _Does(
+        rows=kind not in (Kind.COMMIT, Kind.RESULTS_BEGIN, Kind.RESULTS_END, Kind.EVICT_WINDOWS)
+        and kind not in (Kind.EVICT, Kind.POLL, Kind.DRAIN),
+        grows=kind in (Kind.EXTEND, Kind.RESERVE),
+        ends=kind in (Kind.FINISH, Kind.ABORT, Kind.RETRACT),
+        publishes=kind in (Kind.CHECKPOINT, Kind.FINISH),
+        commits=kind is Kind.COMMIT,
+        gives=kind in (Kind.ADMIT, Kind.COMMIT),
+    )
+    for kind in Kind
+}
 
 
 class Probe:
@@ -89,6 +109,7 @@ class Probe:
                 closely=closely,
             )
         self._operation = Operation(0, Kind.POLL, 0, ())
+        self._does = _DOES[Kind.POLL]
         self._events_before = 0
         self._told: dict[str, tuple] = {}
 
@@ -111,44 +132,46 @@ class Probe:
 
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
-        self._operation = operation
-        rows, kind = operation.rows, operation.kind
+        number, kind, at_us, rows, _ = self._operation = operation
+        does = self._does = _DOES[kind]
+        watch = self.watch
         rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
-        self.watch.begin(Cause(operation.number, kind._value_, rid, ""), operation.at_us)
-        if kind is Kind.COMMIT and self._tells_reads:
+        watch.begin(Cause(number, kind._value_, rid, ""), at_us)
+        if does.commits and self._tells_reads:
             self.requests.tell_reads([row for row in rows if not row[0] % self._closely])
-        if self.content is not None and kind in _CONTENT_KINDS:
+        if self.content is not None and (does.commits or does.publishes):
             self.content.begin(operation)
-        self._events_before = self.watch.events
+        self._events_before = watch.events
 
     def end(self, answer: tuple[int, ...] | None = None) -> None:
         """The engine has answered (see Operation; None: nothing), or raised."""
-        operation, watch = self._operation, self.watch
-        changes_rows = operation.kind in _ROW_KINDS
-        if changes_rows or watch.events != self._events_before:
+        operation, watch, does = self._operation, self.watch, self._does
+        number, kind, at_us, rows, _ = operation
+        if does.rows or watch.events != self._events_before:
             watch.take_cause()
-        if changes_rows and (operation.kind not in _GROWING_KINDS or watch.source_lent):
-            for rid, _ in operation.rows:
-                self.requests.tell_table(rid)
-        if self.rows is not None and operation.kind is Kind.COMMIT and sys.exc_info()[0] is None:
-            for rid, accepted in operation.rows:
+        if does.rows and (watch.source_lent or not does.grows):
+            self.requests.tell_tables(rows)
+        raises = sys.exc_info()[0] is not None
+        if does.commits and self.rows is not None and not raises:
+            for rid, accepted in rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
-        if self._tells_writes:
+        if does.gives and self._tells_writes:
             self.requests.tell_writes(operation)
-        if self._tells_live and self._publishes_closely(operation) and sys.exc_info()[0] is None:
-            watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
-        if operation.kind in _CONTENT_KINDS and self._how_it_ended() != "raised":
-            self._tell_content(operation._replace(answer=answer))
-        if changes_rows or watch.events != self._events_before:
-            self._tell_counts()
-        if operation.kind is Kind.EXTEND and answer == REFUSED and self._reads_counts:
-            self.requests.tell_refused(operation.rows)
-        if self._asks_owners and operation.kind in _ENDING_KINDS:
-            for rid, _ in operation.rows:
+        if does.publishes and not rows[0][0] % self._closely:
+            self._tell_published(rows[0][0], raises)
+        if does.gives and self.content is not None and not (raises or watch.raised):
+            self.content.end(operation, answer)
+        if does.rows or watch.moved or (not does.commits and watch.events != self._events_before):
+            self._tell_counts(raised=raises or watch.raised)
+        if answer == REFUSED and kind is Kind.EXTEND and self._reads_counts:
+            self.requests.tell_refused(rows)
+        if does.ends and self._asks_owners:
+            how = "raised" if raises or watch.raised else "end"
+            for rid, _ in rows:
                 kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
-                watch.tell(EventKind.ENDED, watch.source.name, kept, None, self._how_it_ended())
+                watch.tell(EventKind.ENDED, watch.source.name, kept, None, how)
         if not self._waits:
-            self.ledger.settle(operation.number, operation.at_us)
+            self.ledger.settle(number, at_us)
 
     def settle(self) -> None:
         """On a GPU: the step's copies have landed, and what they say is checked. On a CPU nothing is left to do."""
@@ -203,23 +226,19 @@ class Probe:
         if not self._waits:
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
-    def _tell_content(self, operation: Operation) -> None:
-        if self._keys is not None and self._publishes_closely(operation):
-            self._keys.published(operation.rows[0][0])
-        if self.content is not None:
-            self.content.end(operation)
+    def _tell_published(self, rid: int, raises: bool) -> None:
+        """What the cache says of the path that was published: which pages are live, and by which keys it is found."""
+        watch = self.watch
+        if self._tells_live and not raises:
+            watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
+        if self._keys is not None and not (raises or watch.raised):
+            self._keys.published(rid)
 
-    def _publishes_closely(self, operation: Operation) -> bool:
-        return operation.kind in _PUBLISHING_KINDS and not operation.rows[0][0] % self._closely
-
-    def _how_it_ended(self) -> str:
-        return "raised" if self.watch.raised or sys.exc_info()[0] is not None else "end"
-
-    def _tell_counts(self) -> None:
+    def _tell_counts(self, *, raised: bool) -> None:
         """Counts that have changed; those of the source pool, whose pages have owners, also where pages have moved."""
         watch = self.watch
-        method = self._how_it_ended()
-        moved = watch.moved or method == "raised"
+        method = "raised" if raised else "end"
+        moved = watch.moved or raised
         watch.moved = False
         known = self._engine.counts() if self._reads_counts else {}
         for pool in watch.pools:
@@ -227,4 +246,5 @@ class Probe:
             if self._told.get(pool.name) == counts and not (moved and pool is watch.source):
                 continue
             self._told[pool.name] = counts
-            watch.tell(EventKind.COUNTS, pool.name, list(counts), None, method)
+            if raised or self._waits or not self.ledger.counts_agree(pool.name, counts):
+                watch.tell(EventKind.COUNTS, pool.name, list(counts), None, method)

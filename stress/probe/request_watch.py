@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import EventKind
+from stress.check.event import Cause, EventKind
 from stress.engine.contract import Engine
 from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
+from stress.probe.capture import FEW
+
+_ID_BYTES = 8
 
 
 class RequestWatch:
@@ -25,19 +28,25 @@ class RequestWatch:
         self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
         self._admitted: set[int] = set()  # requests that have not committed anything yet
 
-    def tell_table(self, rid: int) -> None:
-        # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
-        known = np.asarray(self._engine.table(rid), dtype=np.int64).tobytes()
-        if known == self._tables.get(rid, b""):
-            return
-        if known:
-            self._tables[rid] = known
-        else:
-            self._tables.pop(rid, None)
-        self._tell_of(rid, EventKind.HOLD, np.frombuffer(known, dtype=np.int64))
+    def tell_tables(self, rows: Rows) -> None:
+        """Of the requests of these rows, those that have changed since they were told last."""
+        tables = self._tables
+        for rid, _ in rows:
+            # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
+            known = np.asarray(self._engine.table(rid), dtype=np.int64).tobytes()
+            before = tables.get(rid, b"")
+            if known == before:
+                continue
+            same = len(before) // _ID_BYTES if known.startswith(before) else -1
+            if known:
+                tables[rid] = known
+            else:
+                del tables[rid]
+            self._tell_of(rid, EventKind.HOLD, np.frombuffer(known, dtype=np.int64), same)
 
     def tell_writes(self, operation: Operation) -> None:
-        """Pages whose last slot a commit has written; none are told once, when it is the request's first commit.
+        """Pages whose last slot a commit has written; none are told once, when it is the request's first commit. Of an
+        admission, what it was given.
 
         What a request is given when it is admitted is whole pages.
         """
@@ -46,24 +55,28 @@ class RequestWatch:
             for rid, _ in operation.rows:
                 self._committed[rid] = len(self._known_table(rid)) * page_size
                 self._admitted.add(rid)
-        elif operation.kind is Kind.COMMIT:
+        else:
+            committed, admitted = self._committed, self._admitted
             for rid, accepted in operation.rows:
-                start = self._committed.get(rid, 0)
-                end = self._committed[rid] = start + accepted
+                start = committed.get(rid, 0)
+                end = committed[rid] = start + accepted
                 first, last = start // page_size, end // page_size
-                if first == last and rid not in self._admitted:
+                if first == last and rid not in admitted:
                     continue
-                self._admitted.discard(rid)
-                self._tell_of(rid, EventKind.WRITTEN, self._known_table(rid)[first:last].copy())
+                admitted.discard(rid)
+                pages = self._known_table(rid)[first:last]
+                few = last - first <= FEW and not self._watch.reader.waits
+                self._tell_of(rid, EventKind.WRITTEN, pages.tolist() if few else pages.copy())
 
     def _known_table(self, rid: int) -> np.ndarray:
         return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)
 
-    def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray) -> None:
+    def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray | list[int], token: int = -1) -> None:
         watch = self._watch
         cause = watch.cause
-        watch.cause = cause._replace(rid=rid)
-        watch.tell(kind, watch.source.name, pages, None, "")
+        if cause.rid != rid:
+            watch.cause = Cause(cause.operation, cause.kind, rid, cause.step)
+        watch.tell(kind, watch.source.name, pages, None, "", token=token)
         watch.cause = cause
 
     def tell_reads(self, rows: Rows) -> None:

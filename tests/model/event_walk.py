@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 
-from stress.check.event import ALL_OBSERVATIONS, Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.event import ALL_OBSERVATIONS, ALL_POOLS, Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.shadow import Ledger
 
 PAGE, FULL, SWA = 4, 8, 6
@@ -140,8 +140,9 @@ class EventWalk:
     def group(self) -> None:
         if self.full.group_open and not self.wrong(5):
             self.flush()
-        for name, pool in self.shadow.pools.items():
-            ends = pool.group_open and not self.wrong()
+        together = self.full.group_open == self.swa.group_open and self.draw.random() < 0.5
+        for name in [ALL_POOLS] if together else SIZES:
+            ends = self.shadow.named(name)[0].group_open and not self.wrong()
             self.tell(EventKind.GROUP_END if ends else EventKind.GROUP_BEGIN, name, [])
 
     def flush(self) -> None:
@@ -157,7 +158,9 @@ class EventWalk:
         old = self.shadow.tables.get(rid, np.empty(0, dtype=np.int64)).tolist()
         kept = old[: self.draw.randint(0, len(old))] if self.draw.random() < 0.5 else old
         new = self.some([page for page in lent if not self.full.asked[page] or self.wrong()])
-        self.tell(EventKind.HOLD, "full", self.places(self.bent(kept + new, FULL)), rid=rid)
+        named = self.places(self.bent(kept + new, FULL))
+        grows = named[: len(old)] == old and self.draw.random() < 0.5
+        self.tell(EventKind.HOLD, "full", named, rid=rid, token=len(old) if grows else -1)
 
     def count(self) -> None:
         for name, pool in self.shadow.pools.items():

@@ -6,7 +6,7 @@ import torch
 from probe_bench import EDGES, PAGE, POOLS, Log, extend, hybrid, trace
 
 from allocator.page_pool import PagePool
-from stress.check.event import EventKind
+from stress.check.event import ALL_POOLS, EventKind
 from stress.check.shadow import Ledger
 from stress.probe import watch
 from stress.probe.lent_pages import page_starts_of_decode, page_starts_of_extend
@@ -100,7 +100,7 @@ def test_what_was_seen_is_told_when_the_target_asserts():
     with pytest.raises(AssertionError):
         allocator.free_group_end()
     assert log.told(EventKind.RETURN) == [("return", "swa", [0, 0, 0, 0])]
-    assert log.told(EventKind.GROUP_END) == [("group_end", "full", []), ("group_end", "swa", [])]
+    assert log.told(EventKind.GROUP_END) == [("group_end", ALL_POOLS, [])]
     assert seen.raised and log.findings == {"I1": 4}
 
 

@@ -21,6 +21,7 @@ class OneSource(Rule):
     needs = frozenset({"lends", "returns", "mapping"})
     kinds = frozenset({EventKind.BIND, EventKind.MAP})
     ends = True
+    end_is_proved = True
     proved = True
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
@@ -48,8 +49,6 @@ class OneSource(Rule):
             report(Violation("I5", event.pool, target, count, message))
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
-        if not shadow.doubtful:
-            return
         for edge in shadow.edges:
             for source, other, target in edge.doubled:
                 if edge.peer[source] == target and edge.peer[other] == target:

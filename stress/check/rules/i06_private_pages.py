@@ -30,6 +30,7 @@ class PrivatePages(Rule):
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
     kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
     takes_lists = True
+    of_sources = True
 
     def __init__(self):
         self._pool: PoolShadow | None = None  # the one that holds every position

@@ -26,8 +26,9 @@ class Flush(Rule):
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         if event.kind is EventKind.GROUP_BEGIN:
-            if shadow.pools[event.pool].group_open:
-                report(_nested(event))
+            for pool in shadow.named(event.pool):
+                if pool.group_open:
+                    report(_nested(event, pool.shape.name))
             return
         for name, pool in shadow.pools.items():
             if pool.group_open:
@@ -77,10 +78,10 @@ def _count(pages: np.ndarray) -> str:
     return f"page {int(pages[0])}" if len(pages) == 1 else f"page {int(pages[0])} and {len(pages) - 1} more"
 
 
-def _nested(event: Event) -> Violation:
+def _nested(event: Event, pool: str) -> Violation:
     return Violation(
         "I7",
-        event.pool,
+        pool,
         -1,
         1,
         lambda: f"{event.method} ({blame(event.cause)}) opened a group inside a group",

@@ -30,7 +30,7 @@ class Window(Rule):
         edge = shadow.edge_into.get(event.pool)
         pages = event.pages
         source = shadow.pools[event.pool] if edge is None else edge.source
-        since = shadow.rows_gained.get(event.cause.rid, pages)[event.token : event.token + len(pages)]
+        since = shadow.gained_in(event.cause.rid, event.token, len(pages))
         bad = ~source.on_loan[pages] | source.asked[pages]
         bad |= source.lent_by[pages] > since
         if edge is not None:

@@ -7,6 +7,8 @@ What is locked may nobody give up, no component of it either, where locks are ob
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from stress.check.event import Event, EventKind, with_arrays
@@ -67,7 +69,7 @@ class Held(Rule):
             pages = event.pages[edge.is_page(event.peers)]
         locked = shadow.holders_in(event.pool)[pages] > 0
         if np.count_nonzero(locked):
-            source = event if edge is None else event._replace(pool=edge.shape.source)
+            source = event if edge is None else replace(event, pool=edge.shape.source)
             new = [p for p in pages[locked].tolist() if (source.pool, p) not in self._reported]
             if new:
                 self._reported.update((source.pool, page) for page in new)
@@ -83,7 +85,7 @@ class Held(Rule):
         own = self._is_own(event, edge.source, pages, shadow)
         held = pages[edge.source.tables[pages] > own].tolist()
         if held:
-            named = event._replace(pool=edge.shape.source)
+            named = replace(event, pool=edge.shape.source)
             report(_violation(named, held, "rebound", shadow))
 
     def _is_own(self, event: Event, pool: PoolShadow, pages: np.ndarray, shadow: Shadow) -> np.ndarray:

@@ -22,6 +22,7 @@ class Transfers(Rule):
     needs = frozenset({"lends", "returns", "transfers"})
     kinds = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.TRANSFER_BEGIN, EventKind.TRANSFER_END})
     ends = True
+    end_is_proved = True
     proved_kinds = frozenset({EventKind.LEND, EventKind.RETURN})
     takes_lists = True
 

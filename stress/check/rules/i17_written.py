@@ -24,6 +24,7 @@ class Written(Rule):
     title = "what is matched, read after a load, or stored was written"
     needs = frozenset({"lends", "tables", "writes", "transfers"})
     kinds = frozenset({EventKind.HOLD, EventKind.WRITTEN, EventKind.TRANSFER_BEGIN})
+    takes_lists = True  # what was written is asked for by the shadow alone
 
     def __init__(self):
         # Request that has not committed anything -> what it was given.

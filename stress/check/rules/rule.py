@@ -47,8 +47,11 @@ class Rule:
     ends = False
     # Its clean path is one of those that proof.py proves: events so proved are not shown to it.
     proved = False
+    # Of a rule with an end: it has nothing to do there where all events that move pages were proved.
+    end_is_proved = False
     # Of a rule that is not: events that it need not see even so.
     proved_kinds: frozenset[EventKind] = frozenset()
+    of_sources = False  # it has nothing to say of a pool that an edge leads to
     takes_lists = False  # `check` can do with pages that are a list, and saves the array
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
@@ -58,7 +61,7 @@ class Rule:
         """A call outside a group, or a group, is over; `pool.intents` and `pool.returned` are those of it."""
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
-        """An operation is over."""
+        """An operation is over in which pages moved, or something had to be judged that may leave work for its end."""
 
 
 def such_pages(count: int) -> str:
