@@ -12,6 +12,9 @@ import numpy as np
 
 from stress.check.event import ALL_POOLS, EdgeShape, Event, EventKind
 
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_GROUP_BEGIN, _GROUP_END, _INTENT = EventKind.GROUP_BEGIN, EventKind.GROUP_END, EventKind.INTENT
+
 
 class Coverage:
     """Marks of one rank. `on_mark(mark, operation)` is called when a mark is reached for the first time.
@@ -46,11 +49,11 @@ class Coverage:
     def observe(self, event: Event) -> None:
         """Reads the marks that an event shows."""
         kind = event.kind
-        if kind is EventKind.GROUP_BEGIN:
+        if kind is _GROUP_BEGIN:
             self._open.add(event.pool)
-        elif kind is EventKind.GROUP_END:
+        elif kind is _GROUP_END:
             self._open.discard(event.pool)  # a group ends where it began: in one pool, or in all
-        elif kind is EventKind.INTENT:
+        elif kind is _INTENT:
             self._asked(event)
 
     def _asked(self, event: Event) -> None:

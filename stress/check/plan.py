@@ -24,8 +24,8 @@ _STILL = frozenset(
 @dataclass(slots=True)
 class Plan:
     """What is done with the events of one kind: proved by `few` or `many`, with a look at what the `others` say, or
-    shown to every rule and applied. `stirs`: the rules look at the operation's end; `of_sources`: no other rule wants
-    those of a pool that an edge leads to."""
+    shown to every rule and applied. `asks`: a call asks pages back or gets some; `stirs`: the rules look at the
+    operation's end."""
 
     few: Proof | None
     many: Proof | None
@@ -33,7 +33,6 @@ class Plan:
     journalled: bool
     asks: bool
     stirs: bool
-    of_sources: bool
     listeners: list[Callable[[Event], None]]
     looked_at: bool
     moves: bool
@@ -62,7 +61,6 @@ def plan_of(
         journalled=kind in JOURNALLED,
         asks=kind in (EventKind.INTENT, EventKind.RETURN),
         stirs=kind not in _STILL,
-        of_sources=all(rule.of_sources for rule, _ in others),
         listeners=listeners,
         looked_at=kind in LOOKED_AT,
         moves=kind in _MOVES,

@@ -49,10 +49,9 @@ class PoolCells:
         self.transfers = transfers
         self.busy = transfers.busy_cells
         self.first, self.end = pool.first, pool.end
-        self.on_loan = memoryview(pool.on_loan)
+        self.on_loan, self.asked = pool.on_loan_cells, pool.asked_cells
         self.owner = memoryview(pool.owner)
         self.lent_by = memoryview(pool.lent_by)
-        self.asked = memoryview(pool.asked)
         self.tables = memoryview(pool.tables)
         self.inward: EdgeCells | None = None
         self.outward: EdgeCells | None = None

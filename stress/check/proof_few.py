@@ -86,21 +86,24 @@ class Few:
         source, peer, holder, no_peer = edge.source, edge.peer, edge.holder, edge.no_peer
         first, end, on_loan, asked = source.first, source.end, target.on_loan, target.asked
         locks, mapped = self._shadow.lock_cells(event.pool), 0
-        for page, entry in zip(event.pages, event.peers, strict=True):
+        pages, peers = event.pages, event.peers
+        for at, page in enumerate(pages):
+            entry = peers[at]
             if not first <= page < end or peer[page] != entry:
                 return False
             if entry != no_peer:
                 if holder[entry] != page or asked[entry] or not on_loan[entry] or locks[page]:
                     return False
                 mapped += 1
-        if len(event.pages) > 1 and len(set(event.pages)) < len(event.pages):
+        if len(pages) > 1 and len(set(pages)) < len(pages):
             return False
         if others:
             self._consult(event, others)
         pool = target.pool
         pool.asking.append(event)
         if mapped:
-            for page, entry in zip(event.pages, event.peers, strict=True):
+            for at, page in enumerate(pages):
+                entry = peers[at]
                 if entry != no_peer:
                     peer[page] = no_peer
                     holder[entry] = -1
@@ -146,7 +149,8 @@ class Few:
         source, peer, holder, no_peer = edge.source, edge.peer, edge.holder, edge.no_peer
         first, end, on_loan = source.first, source.end, target.on_loan
         named = 0
-        for page, entry in zip(pages, peers, strict=True):
+        for at, page in enumerate(pages):
+            entry = peers[at]
             if not first <= page < end or peer[page] != no_peer:
                 return False
             if entry != no_peer:
@@ -160,7 +164,8 @@ class Few:
         if others:
             self._consult(event, others)
         if named:
-            for page, entry in zip(pages, peers, strict=True):
+            for at, page in enumerate(pages):
+                entry = peers[at]
                 peer[page] = entry
                 holder[entry] = page
             edge.edge.mapped += named

@@ -140,7 +140,8 @@ class Many:
             return False
         old = shadow.tables.get(rid, _NOTHING)
         same = event.token if event.token >= 0 else first_difference(old, new)
-        gained, lost, pool = new[same:], old[same:], cells.pool
+        gained, pool = new[same:], cells.pool
+        lost = _NOTHING if same == len(old) else old[same:]
         if len(gained) <= _FEW:
             gained = gained.tolist()
             held = self._may_be_held(cells, gained)

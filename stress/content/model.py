@@ -22,13 +22,11 @@ from stress.content.span import Span, span_of, span_of_load
 from stress.content.stamps import FEW, Difference, FullStamps, SampledStamps
 from stress.content.store import StoreContent
 from stress.engine.contract import Engine, RequestSpec
-from stress.operation import Kind, Operation
+from stress.operation import Rows
 
 if TYPE_CHECKING:  # the probe imports this module
     from stress.probe.allocator_watch import Watch
     from stress.probe.linker_watch import LinkerWatch, Moved
-
-_PUBLISHING_KINDS = frozenset({Kind.CHECKPOINT, Kind.FINISH})
 
 
 class Content:
@@ -90,38 +88,40 @@ class Content:
         del self._specs[rid]
         self._recorded.pop(rid, None)
 
-    def begin(self, operation: Operation) -> None:
-        """The engine is about to be asked for `operation`."""
-        if operation.kind is Kind.COMMIT:
-            if self._has_window is None:
-                pool = self._engine.window_read(operation.rows[0][0]).pool
-                self._has_window = pool == self._window.name
-            for rid, _ in operation.rows:
-                if rid % self._closely:
-                    continue
-                tokens = self._engine.committed(rid)
-                if self._reads_rows:
-                    self._read(rid, "forward", tokens)
-                self._read_window(rid, tokens)
-        elif operation.kind in _PUBLISHING_KINDS:
-            for rid, _ in operation.rows:
-                self._publish(rid)
+    def before_pass(self, rows: Rows) -> None:
+        """The engine is about to commit: what the forward pass that stands for read is compared."""
+        if self._has_window is None:
+            pool = self._engine.window_read(rows[0][0]).pool
+            self._has_window = pool == self._window.name
+        for rid, _ in rows:
+            if rid % self._closely:
+                continue
+            tokens = self._engine.committed(rid)
+            if self._reads_rows:
+                self._read(rid, "forward", tokens)
+            self._read_window(rid, tokens)
 
-    def end(self, operation: Operation, answer: tuple[int, ...] | None) -> None:
-        """The engine has given this answer to `operation`."""
-        if operation.kind is Kind.COMMIT:
-            for rid, accepted in operation.rows:
-                hi = self._engine.committed(rid)
-                lo = hi - accepted
-                if not (rid % self._closely and self._is_passed_over(lo, hi)):
-                    self._write(rid, lo, hi)
-                if self._rows is not None:
-                    self._pass_in_row(rid, accepted, lo, hi)
-        elif operation.kind is Kind.ADMIT and answer and answer[0]:
-            rid, cached = operation.rows[0][0], answer[0]
-            if not rid % self._closely:
-                self._read(rid, "hit", cached)
-            self._recorded[rid] = cached // self._page_size
+    def after_pass(self, rows: Rows) -> None:
+        """It has committed: what the pass wrote is stamped."""
+        for rid, accepted in rows:
+            hi = self._engine.committed(rid)
+            lo = hi - accepted
+            if not (rid % self._closely and self._is_passed_over(lo, hi)):
+                self._write(rid, lo, hi)
+            if self._rows is not None:
+                self._pass_in_row(rid, accepted, lo, hi)
+
+    def before_publication(self, rows: Rows) -> None:
+        """The engine is about to publish these rows."""
+        for rid, _ in rows:
+            self._publish(rid)
+
+    def after_admission(self, rows: Rows, cached: int) -> None:
+        """It has admitted a request with so many tokens out of the cache."""
+        rid = rows[0][0]
+        if cached and not rid % self._closely:
+            self._read(rid, "hit", cached)
+        self._recorded[rid] = cached // self._page_size
 
     def sweep(self, cached: np.ndarray) -> None:
         """The cache has these pages, int64[n]."""

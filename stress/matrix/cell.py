@@ -37,6 +37,7 @@ class Cell(NamedTuple):
     marks: dict[str, int]
     issued: int  # operations, over all ranks
     operations: dict[int, list[Operation]]  # those that were recorded, by rank
+    marks_exempt: frozenset[str] = frozenset()  # that the engine can't show
 
 
 def run_cell(config: Config, arm: str, tree: str | None = None) -> Cell:
@@ -61,6 +62,7 @@ def run_cell(config: Config, arm: str, tree: str | None = None) -> Cell:
         marks=marks,
         issued=sum(result.operations for result in results),
         operations=recorded,
+        marks_exempt=frozenset(mark for result in results for mark in result.marks_exempt),
     )
 
 

@@ -25,6 +25,14 @@ _LENDS = ("alloc", "alloc_extend", "alloc_decode")
 _MAP_WRITES = ("set_full_to_swa_mapping", "clear_full_to_swa_mapping")
 _NONE = np.empty(0, dtype=np.int64)
 
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_LEND, _RETURN, _GROUP_BEGIN, _GROUP_END = (
+    EventKind.LEND,
+    EventKind.RETURN,
+    EventKind.GROUP_BEGIN,
+    EventKind.GROUP_END,
+)
+
 
 class Watch(Journal):
     """Watches one allocator; `entries` reads its mapping.
@@ -152,7 +160,7 @@ class Watch(Journal):
             try:
                 result = inner(*args, **kwargs)
                 if tells_group and name == "free_group_begin":
-                    self.tell(EventKind.GROUP_BEGIN, pool.name, _NONE, None, name)
+                    self.tell(_GROUP_BEGIN, pool.name, _NONE, None, name)
                 return result
             except BaseException:
                 self._raised()
@@ -162,7 +170,7 @@ class Watch(Journal):
                     pool.freeing = False
                     self._tell_returned(pool, name, pool.free_pages() - before)
                 if tells_group and name == "free_group_end":
-                    self.tell(EventKind.GROUP_END, pool.name, _NONE, None, name)
+                    self.tell(_GROUP_END, pool.name, _NONE, None, name)
                 self._depth -= 1
                 if not self._depth and (self.lent or self.touched):
                     self._over(name)
@@ -175,7 +183,7 @@ class Watch(Journal):
             try:
                 result = inner(*args, **kwargs)
                 if name == "free_group_begin":
-                    self.tell(EventKind.GROUP_BEGIN, ALL_POOLS, _NONE, None, name)
+                    self.tell(_GROUP_BEGIN, ALL_POOLS, _NONE, None, name)
                     self.group_touched = self.group_touched or []
                 return result
             except BaseException:
@@ -184,7 +192,7 @@ class Watch(Journal):
             finally:
                 if name == "free_group_end":
                     # Told also when the target's own assertion fires here: it has closed the group by then.
-                    self.tell(EventKind.GROUP_END, ALL_POOLS, _NONE, None, name)
+                    self.tell(_GROUP_END, ALL_POOLS, _NONE, None, name)
                     self.touched, self.group_touched = self.group_touched or [], None
                 self._depth -= 1
                 if not self._depth and (self.lent or self.touched):
@@ -198,7 +206,7 @@ class Watch(Journal):
         if self._depth > 1:
             return False
         self.call += 1
-        if self.cause.step != self.engine.step:
+        if self._step != self.engine.step:
             self.take_cause()
         return True
 
@@ -227,14 +235,14 @@ class Watch(Journal):
             pool.lent.append(pages)
             self.lent = True
             self.source_lent |= pool is self.source
-            self.tell(EventKind.LEND, pool.name, pages, None, name)
+            self.tell(_LEND, pool.name, pages, None, name)
             if self.on_lend is not None:
                 self.on_lend(pool.name, pages)
 
     def _tell_returned(self, pool: WatchedPool, name: str, growth: int) -> None:
         if growth > 0:
             pages = self.reader.pages(pool.freed_to(growth), slice(growth), 1)
-            self.tell(EventKind.RETURN, pool.name, pages, None, name)
+            self.tell(_RETURN, pool.name, pages, None, name)
 
 
 def watch(allocator, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...], ledger: Ledger) -> Watch:

@@ -38,8 +38,10 @@ class Journal:
     def __init__(self, ledger: Ledger, reader: HostReader | DeviceReader):
         self.ledger = ledger
         self.reader = reader
+        self._waits = reader.waits
         self.now_us = 0
         self.operation = self.cause = Cause(0, "", -1, "")
+        self._step = ""  # of the present cause
         self.engine: HasStep = NoEngine
         self.call = 0
         self.events = 0
@@ -51,6 +53,7 @@ class Journal:
     def begin(self, operation: Cause, at_us: int) -> None:
         """A new operation starts; its calls count from 1."""
         self.operation = self.cause = operation
+        self._step = operation.step
         self.now_us = at_us
         self.call = 0
         self.source_lent = self.raised = False
@@ -73,9 +76,10 @@ class Journal:
         self.events += 1
         if kind in _MOVES:
             self.moved = True
-        if not self.reader.waits:
-            event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token)
-            self.ledger.observe(event)
+        if not self._waits:
+            self.ledger.observe(
+                Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token)
+            )
             return
         send = self.reader.send
         ids = (send(pages), None if peers is None else send(peers))
@@ -101,8 +105,10 @@ class Journal:
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""
         step = self.engine.step
-        if self.cause.step != step:
-            self.cause = self.operation._replace(step=step)
+        if self._step != step:
+            self._step = step
+            operation, kind, rid, _ = self.operation
+            self.cause = Cause(operation, kind, rid, step)
 
 
 def _first_of_each(pages: np.ndarray, peers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:

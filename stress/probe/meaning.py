@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _ALL = slice(None)
 SET_FREES = ("free", "free_swa", "free_full")
 SEGMENT_FREES = ("free_segment", "free_swa_segment", "free_full_segment")
+_OF_TARGET = frozenset({"free_swa", "free_swa_segment"})
+_OF_SOURCE = frozenset({"free_full", "free_full_segment"})
+
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_INTENT, _BIND = EventKind.INTENT, EventKind.BIND
 
 
 class Meaning:
@@ -32,33 +37,33 @@ class Meaning:
     def of_free(self, name: str, args: tuple, kwargs: dict) -> None:
         """A free of the hybrid: what it asks back in each pool."""
         watch = self._watch
-        indices = _first(args, kwargs)
-        if not len(indices):
+        indices = args[0] if args else next(iter(kwargs.values()))
+        if not indices.numel():
             return
-        size = watch.source.page_size
+        size, edge = watch.source.page_size, watch.edge
         slots = self._representatives(name, indices, args, kwargs, size)
         pages = _divided(slots, size)
-        if watch.edge is not None and not name.startswith("free_full"):
-            if watch.edge.gives_back:
+        if edge is not None and name not in _OF_SOURCE:
+            if edge.gives_back:
                 peers = _divided(watch.entries.at(slots), size)
-                watch.tell(EventKind.INTENT, watch.edge.target, pages, peers, name)
+                watch.tell(_INTENT, edge.target, pages, peers, name)
             else:
-                watch.tell(EventKind.BIND, watch.edge.target, pages, self._no_peers(pages), name)
+                watch.tell(_BIND, edge.target, pages, self._no_peers(pages), name)
             watch.touched.append(pages)
-        if not name.startswith("free_swa"):
-            watch.tell(EventKind.INTENT, watch.source.name, pages, None, name)
+        if name not in _OF_TARGET:
+            watch.tell(_INTENT, watch.source.name, pages, None, name)
 
     def of_pool_free(self, pool: WatchedPool, name: str, args: tuple, kwargs: dict) -> None:
         """A free of a sub pool that is called directly: no mapping is read."""
-        indices = _first(args, kwargs)
-        if not len(indices):
+        indices = args[0] if args else next(iter(kwargs.values()))
+        if not indices.numel():
             return
         if name == "free_page_ids":
             pages = self._watch.reader.pages(indices, _ALL, 1)
         else:
             slots = self._representatives(name, indices, args, kwargs, pool.page_size)
             pages = _divided(slots, pool.page_size)
-        self._watch.tell(EventKind.INTENT, pool.name, pages, None, name)
+        self._watch.tell(_INTENT, pool.name, pages, None, name)
 
     def of_map_write(self, name: str, args: tuple, kwargs: dict) -> None:
         """The mapping is written directly. Pages whose first slot is named get new peers, or lose theirs."""
@@ -68,13 +73,13 @@ class Meaning:
         slots = watch.reader.slots(named[0])
         peers = watch.reader.slots(named[1]) // size if len(named) > 1 else self._no_peers(slots)
         if watch.reader.waits:
-            watch.tell(EventKind.BIND, watch.edge.target, slots, peers, name, slots_of=size)
+            watch.tell(_BIND, watch.edge.target, slots, peers, name, slots_of=size)
             watch.touched.append(slots // size)
             return
         starts = np.flatnonzero(slots % size == 0)
         if len(starts):
             pages = slots[starts] // size
-            watch.tell(EventKind.BIND, watch.edge.target, pages, peers[starts], name)
+            watch.tell(_BIND, watch.edge.target, pages, peers[starts], name)
             watch.touched.append(pages)
 
     def of_lends(self, method: str) -> None:
@@ -88,12 +93,12 @@ class Meaning:
         alone = len(pages) - len(peers)
         if alone:
             bare = pages[:alone]
-            watch.tell(EventKind.BIND, watch.edge.target, bare, self._no_peers(bare), method)
+            watch.tell(_BIND, watch.edge.target, bare, self._no_peers(bare), method)
         if len(peers):
             bound = pages[alone:]
             if type(bound) is not type(peers) and not watch.reader.waits:
                 bound, peers = np.asarray(bound, dtype=np.int64), np.asarray(peers, dtype=np.int64)
-            watch.tell(EventKind.BIND, watch.edge.target, bound, peers, method)
+            watch.tell(_BIND, watch.edge.target, bound, peers, method)
         watch.touched.append(pages)
 
     def _no_peers(self, pages: Column) -> Column:
@@ -117,8 +122,3 @@ class Meaning:
 
 def _divided(slots: Column, size: int) -> Column:
     return [slot // size for slot in slots] if type(slots) is list else slots // size
-
-
-def _first(args: tuple, kwargs: dict):
-    """The first argument, however it was passed."""
-    return args[0] if args else next(iter(kwargs.values()))

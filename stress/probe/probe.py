@@ -27,6 +27,9 @@ from stress.probe.row_watch import RowWatch
 
 REFUSED = (0,)  # the answer of an extend that got no slots
 
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_COUNTS, _ENDED = EventKind.COUNTS, EventKind.ENDED
+
 
 @dataclass(slots=True)
 class _Does:
@@ -34,10 +37,12 @@ class _Does:
 
     rows: bool  # change requests' rows
     grows: bool  # lengthen them alone
+    extends: bool
     ends: bool  # end requests
     publishes: bool
     commits: bool
-    gives: bool  # give requests what is written, or write it
+    admits: bool
+    of_requests: bool  # its rows are requests
 
 
 _DOES = {
@@ -45,10 +50,12 @@ _DOES = {
         rows=kind not in (Kind.COMMIT, Kind.RESULTS_BEGIN, Kind.RESULTS_END, Kind.EVICT_WINDOWS)
         and kind not in (Kind.EVICT, Kind.POLL, Kind.DRAIN),
         grows=kind in (Kind.EXTEND, Kind.RESERVE),
+        extends=kind is Kind.EXTEND,
         ends=kind in (Kind.FINISH, Kind.ABORT, Kind.RETRACT),
         publishes=kind in (Kind.CHECKPOINT, Kind.FINISH),
         commits=kind is Kind.COMMIT,
-        gives=kind in (Kind.ADMIT, Kind.COMMIT),
+        admits=kind is Kind.ADMIT,
+        of_requests=kind is not Kind.EVICT,
     )
     for kind in Kind
 }
@@ -135,18 +142,21 @@ class Probe:
         number, kind, at_us, rows, _ = self._operation = operation
         does = self._does = _DOES[kind]
         watch = self.watch
-        rid = rows[0][0] if len(rows) == 1 and kind is not Kind.EVICT else -1
+        rid = rows[0][0] if len(rows) == 1 and does.of_requests else -1
         watch.begin(Cause(number, kind._value_, rid, ""), at_us)
         if does.commits and self._tells_reads:
             self.requests.tell_reads([row for row in rows if not row[0] % self._closely])
-        if self.content is not None and (does.commits or does.publishes):
-            self.content.begin(operation)
+        if self.content is not None:
+            if does.commits:
+                self.content.before_pass(rows)
+            elif does.publishes:
+                self.content.before_publication(rows)
         self._events_before = watch.events
 
     def end(self, answer: tuple[int, ...] | None = None) -> None:
         """The engine has answered (see Operation; None: nothing), or raised."""
-        operation, watch, does = self._operation, self.watch, self._does
-        number, kind, at_us, rows, _ = operation
+        watch, does = self.watch, self._does
+        number, _, at_us, rows, _ = self._operation
         if does.rows or watch.events != self._events_before:
             watch.take_cause()
         if does.rows and (watch.source_lent or not does.grows):
@@ -155,21 +165,27 @@ class Probe:
         if does.commits and self.rows is not None and not raises:
             for rid, accepted in rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
-        if does.gives and self._tells_writes:
-            self.requests.tell_writes(operation)
+        if self._tells_writes:
+            if does.commits:
+                self.requests.tell_writes(rows)
+            elif does.admits:
+                self.requests.admitted(rows)
         if does.publishes and not rows[0][0] % self._closely:
             self._tell_published(rows[0][0], raises)
-        if does.gives and self.content is not None and not (raises or watch.raised):
-            self.content.end(operation, answer)
+        if self.content is not None and not (raises or watch.raised):
+            if does.commits:
+                self.content.after_pass(rows)
+            elif does.admits and answer:
+                self.content.after_admission(rows, answer[0])
         if does.rows or watch.moved or (not does.commits and watch.events != self._events_before):
             self._tell_counts(raised=raises or watch.raised)
-        if answer == REFUSED and kind is Kind.EXTEND and self._reads_counts:
+        if does.extends and answer == REFUSED and self._reads_counts:
             self.requests.tell_refused(rows)
         if does.ends and self._asks_owners:
             how = "raised" if raises or watch.raised else "end"
             for rid, _ in rows:
                 kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
-                watch.tell(EventKind.ENDED, watch.source.name, kept, None, how)
+                watch.tell(_ENDED, watch.source.name, kept, None, how)
         if not self._waits:
             self.ledger.settle(number, at_us)
 
@@ -212,7 +228,7 @@ class Probe:
             watch.tell(EventKind.MAP, watch.edge.target, pages, watch.entries.of(pages), "sweep")
         if self._reads_counts:
             for name, counts in engine.counts().items():
-                watch.tell(EventKind.COUNTS, name, list(counts), None, "sweep")
+                watch.tell(_COUNTS, name, list(counts), None, "sweep")
         self._settle_sweep()
 
     def quiesce(self) -> None:
@@ -241,10 +257,12 @@ class Probe:
         moved = watch.moved or raised
         watch.moved = False
         known = self._engine.counts() if self._reads_counts else {}
+        if known == self._told and known and not moved:
+            return
         for pool in watch.pools:
             counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
             if self._told.get(pool.name) == counts and not (moved and pool is watch.source):
                 continue
             self._told[pool.name] = counts
-            if raised or self._waits or not self.ledger.counts_agree(pool.name, counts):
-                watch.tell(EventKind.COUNTS, pool.name, list(counts), None, method)
+            if raised or self._waits or not self.ledger.take_counts(pool.name, counts, watch.cause):
+                watch.tell(_COUNTS, pool.name, list(counts), None, method)

@@ -11,11 +11,13 @@ import numpy as np
 
 from stress.check.event import Cause, EventKind
 from stress.engine.contract import Engine
-from stress.operation import Kind, Operation, Rows
+from stress.operation import Rows
 from stress.probe.allocator_watch import Watch
 from stress.probe.capture import FEW
 
 _ID_BYTES = 8
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_HOLD, _WRITTEN = EventKind.HOLD, EventKind.WRITTEN
 
 
 class RequestWatch:
@@ -42,31 +44,27 @@ class RequestWatch:
                 tables[rid] = known
             else:
                 del tables[rid]
-            self._tell_of(rid, EventKind.HOLD, np.frombuffer(known, dtype=np.int64), same)
+            self._tell_of(rid, _HOLD, np.frombuffer(known, dtype=np.int64), same)
 
-    def tell_writes(self, operation: Operation) -> None:
-        """Pages whose last slot a commit has written; none are told once, when it is the request's first commit. Of an
-        admission, what it was given.
+    def admitted(self, rows: Rows) -> None:
+        """What a request is given when it is admitted is whole pages, and written."""
+        for rid, _ in rows:
+            self._committed[rid] = len(self._known_table(rid)) * self._watch.source.page_size
+            self._admitted.add(rid)
 
-        What a request is given when it is admitted is whole pages.
-        """
-        page_size = self._watch.source.page_size
-        if operation.kind is Kind.ADMIT:
-            for rid, _ in operation.rows:
-                self._committed[rid] = len(self._known_table(rid)) * page_size
-                self._admitted.add(rid)
-        else:
-            committed, admitted = self._committed, self._admitted
-            for rid, accepted in operation.rows:
-                start = committed.get(rid, 0)
-                end = committed[rid] = start + accepted
-                first, last = start // page_size, end // page_size
-                if first == last and rid not in admitted:
-                    continue
-                admitted.discard(rid)
-                pages = self._known_table(rid)[first:last]
-                few = last - first <= FEW and not self._watch.reader.waits
-                self._tell_of(rid, EventKind.WRITTEN, pages.tolist() if few else pages.copy())
+    def tell_writes(self, rows: Rows) -> None:
+        """Pages whose last slot a commit has written; none are told once, when it is the request's first commit."""
+        page_size, committed, admitted = self._watch.source.page_size, self._committed, self._admitted
+        for rid, accepted in rows:
+            start = committed.get(rid, 0)
+            end = committed[rid] = start + accepted
+            first, last = start // page_size, end // page_size
+            if first == last and rid not in admitted:
+                continue
+            admitted.discard(rid)
+            pages = self._known_table(rid)[first:last]
+            few = last - first <= FEW and not self._watch.reader.waits
+            self._tell_of(rid, _WRITTEN, pages.tolist() if few else pages.copy())
 
     def _known_table(self, rid: int) -> np.ndarray:
         return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)

@@ -31,10 +31,10 @@ class Counted(Ledger):
 
     judged = doubted = spared = 0
 
-    def counts_agree(self, pool, counts):
-        agree = super().counts_agree(pool, counts)
-        self.spared += agree
-        return agree
+    def take_counts(self, pool, counts, cause):
+        taken = super().take_counts(pool, counts, cause)
+        self.spared += taken
+        return taken
 
     def _judge(self, event, plan):
         self.judged += 1

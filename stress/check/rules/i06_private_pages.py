@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import Cause, Event, EventKind
 from stress.check.history import blame
 from stress.check.pool_shadow import PoolShadow
 from stress.check.rules.rule import Report, Rule, Violation
@@ -22,6 +22,9 @@ _NOTHING = np.empty(0, dtype=np.int64)
 _ENDS = frozenset({"finish", "abort", "retract"})
 _ALLOCATES = frozenset({"extend", "reserve"})
 
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_HOLD = EventKind.HOLD
+
 
 class PrivatePages(Rule):
     id = "I6"
@@ -30,7 +33,6 @@ class PrivatePages(Rule):
     needs = frozenset({"lends", "returns", "tables", "cache", "counts"})
     kinds = frozenset({EventKind.HOLD, EventKind.COUNTS})
     takes_lists = True
-    of_sources = True
 
     def __init__(self):
         self._pool: PoolShadow | None = None  # the one that holds every position
@@ -42,19 +44,20 @@ class PrivatePages(Rule):
         self._ended: dict[int, np.ndarray] = {}
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.HOLD:
+        if event.kind is _HOLD:
             rid = event.cause.rid
             old = shadow.tables.get(rid, _NOTHING)
             self._grown[rid] = len(event.pages) - len(old)
             if not len(event.pages):
                 self._ended[rid] = old
             return
-        pages, pool = event.pages, self._pool
+        counts, pool = event.pages, self._pool
         if pool is None:
             pool = self._pool = next(iter(shadow.pools.values()))
-        if event.pool != pool.shape.name or len(pages) < 4 or event.method == "sweep":
+        if event.pool != pool.shape.name or len(counts) < 4 or event.method == "sweep":
             return
-        total = pool.lent - pool.asked_pages - pool.orphans - int(pages[2]) - int(pages[3])
+        _, _, evictable, protected = counts if type(counts) is list else counts.tolist()
+        total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
         change, self._total = total - self._total, total
         self._lends, lent = pool.lends, pool.lends - self._lends
         if not (change or self._grown or event.cause.kind in _ENDS or event.method == "raised"):
@@ -63,6 +66,24 @@ class PrivatePages(Rule):
             self._account(event, pool, change, lent, report)
         self._grown.clear()
         self._ended.clear()
+
+    def takes_counts(self, pool: PoolShadow, counts: tuple[int, ...], cause: Cause, shadow: Shadow) -> bool:
+        if pool.shape.name in shadow.edge_into:
+            return True
+        if pool is not self._pool or len(counts) < 4 or pool.surplus:
+            return False
+        _, kind, rid, _ = cause
+        total = pool.lent - pool.asked_pages - pool.orphans - counts[2] - counts[3]
+        change, grown = total - self._total, self._grown
+        if change or grown or kind in _ENDS:
+            if not (rid < 0 or kind in _ALLOCATES) or change != sum(grown.values()):
+                return False
+            for row, gained in grown.items():
+                self._private[row] = self._private.get(row, 0) + gained
+            grown.clear()
+            self._ended.clear()
+        self._total, self._lends = total, pool.lends
+        return True
 
     def _account(self, event: Event, pool: PoolShadow, change: int, lent: int, report: Report) -> None:
         kind, rid = event.cause.kind, event.cause.rid

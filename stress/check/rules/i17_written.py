@@ -18,6 +18,9 @@ from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 
+# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
+_TRANSFER_BEGIN, _WRITTEN = EventKind.TRANSFER_BEGIN, EventKind.WRITTEN
+
 
 class Written(Rule):
     id = "I17"
@@ -32,14 +35,14 @@ class Written(Rule):
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         rid = event.cause.rid
-        if event.kind is EventKind.TRANSFER_BEGIN:
+        if event.kind is _TRANSFER_BEGIN:
             if event.pool in shadow.edge_into:
                 _check_peers(event, shadow, report)
             elif event.method == "offload":
                 self._judge(
                     event, event.pages, f"offload {event.token} of request {rid} stores", shadow, report
                 )
-        elif event.kind is EventKind.WRITTEN:
+        elif event.kind is _WRITTEN:
             prefix = self._prefix.pop(rid, None)
             if prefix is not None:
                 self._judge(event, prefix, f"request {rid} has read", shadow, report)

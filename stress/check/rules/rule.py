@@ -51,11 +51,15 @@ class Rule:
     end_is_proved = False
     # Of a rule that is not: events that it need not see even so.
     proved_kinds: frozenset[EventKind] = frozenset()
-    of_sources = False  # it has nothing to say of a pool that an edge leads to
     takes_lists = False  # `check` can do with pages that are a list, and saves the array
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         """One event of `kinds`, before it is applied."""
+
+    def takes_counts(self, pool: PoolShadow, counts: tuple[int, ...], cause: Cause, shadow: Shadow) -> bool:
+        """Of a rule that sees COUNTS: does what `check` would do with these, where it is plain that it reports nothing.
+        False, and nothing is done: it has to see the event."""
+        return False
 
     def close(self, pool: PoolShadow, event: Event | None, shadow: Shadow, report: Report) -> None:
         """A call outside a group, or a group, is over; `pool.intents` and `pool.returned` are those of it."""
