@@ -9,7 +9,7 @@ from stress.check.event import Event, EventKind
 from stress.check.history import JOURNALLED
 from stress.check.proof import Proof, Proofs
 from stress.check.rules.rule import Rule
-from stress.check.state import LOOKED_AT
+from stress.check.state import LOOKED_AT, Shadow
 from stress.check.strays import BY_SOURCE
 
 # Events that move pages: once one of them had to be judged, what proofs leave out must be looked at.
@@ -40,6 +40,33 @@ class Plan:
     checks: list[tuple[Rule, Callable]]
     closing: list[Rule]
     apply: Callable[[Event], None] | None
+
+
+class Ends:
+    """Which of the rules in force look at the end of a call and of an operation; see `Rule`."""
+
+    def __init__(self, rules: list[Rule]):
+        self.of_call = [rule for rule in rules if rule.closes]
+        self.call_is_proved = all(rule.proved for rule in self.of_call)
+        self.of_operation = [rule for rule in rules if rule.ends]
+        self.of_proved_operation = [rule for rule in self.of_operation if not rule.end_is_proved]
+
+
+def plans_of(
+    rules: list[Rule],
+    listeners: list[tuple[Callable[[Event], None], frozenset[EventKind]]],
+    proofs: dict[EventKind, Proofs],
+    shadow: Shadow | None,
+) -> dict[EventKind, Plan]:
+    """The plans by kind. `listeners`: each with the kinds that it wants. `shadow`: None: it is lost."""
+    plans = {}
+    for kind in EventKind:
+        listening = [listener for listener, kinds in listeners if kind in kinds]
+        proof = Proofs() if shadow is None else proofs.get(kind, Proofs())
+        plans[kind] = plan_of(
+            kind, rules, listening, proof, None if shadow is None else shadow.apply_of(kind)
+        )
+    return plans
 
 
 def plan_of(

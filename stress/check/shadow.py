@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from stress.check.event import ALL_OBSERVATIONS, Cause, EdgeShape, Event, EventKind, PoolShape, with_arrays
 from stress.check.evidence import Evidence
 from stress.check.history import History
-from stress.check.plan import Plan, plan_of
-from stress.check.proof import Proofs, counts_in_order, proofs_of
+from stress.check.plan import Ends, Plan, plans_of
+from stress.check.proof import counts_in_order, proofs_of
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
@@ -58,10 +58,7 @@ class Ledger:
         self.level = level
         self.events = 0
         self._lost = False
-        self._noticed = 0
-        self._at_us = 0
-        self._call = 0
-        self._settled_events = 0
+        self._noticed = self._at_us = self._call = 0
         self._asked = False  # a call may have asked pages back, or got some, since one was last over
         self._stirred = False  # pages have moved, or rules had to judge, since it was settled last
         self._listeners: list[tuple[Callable[[Event], None], frozenset[EventKind]]] = []
@@ -81,20 +78,9 @@ class Ledger:
 
     def _index(self) -> None:
         """What is to be done with an event of each kind, looked up once per event."""
-        self._at_close = [rule for rule in self._rules if rule.closes]
-        self._close_is_proved = all(rule.proved for rule in self._at_close)
-        self._at_proved_end = [rule for rule in self._rules if rule.ends and not rule.end_is_proved]
-        self._at_end = [rule for rule in self._rules if rule.ends]
-        self._plans = {
-            kind: plan_of(
-                kind,
-                self._rules,
-                [listener for listener, kinds in self._listeners if kind in kinds],
-                Proofs() if self._lost else self._proofs.get(kind, Proofs()),
-                None if self._lost else self.shadow.apply_of(kind),
-            )
-            for kind in EventKind
-        }
+        self._ends = Ends(self._rules)
+        shadow = None if self._lost else self.shadow
+        self._plans = plans_of(self._rules, self._listeners, self._proofs, shadow)
 
     @property
     def rules_watched(self) -> list[str]:
@@ -105,14 +91,6 @@ class Ledger:
     def first(self) -> Finding | None:
         """The finding with the lowest faulty operation."""
         return self._evidence.first
-
-    @property
-    def on_finding(self) -> Callable[[Finding], None] | None:
-        return self._evidence.on_finding
-
-    @on_finding.setter
-    def on_finding(self, on_finding: Callable[[Finding], None] | None) -> None:
-        self._evidence.on_finding = on_finding
 
     @property
     def operation(self) -> int:
@@ -220,19 +198,14 @@ class Ledger:
 
     def settle(self, noticed_operation: int, at_us: int) -> None:
         """The operation is over: what must hold between operations is checked now."""
-        if self.events == self._settled_events:
-            # Nothing has happened since it was settled last.
-            self._noticed, self._at_us = noticed_operation, at_us
-            return
-        self._settled_events = self.events
         if self._asked:
             self._close_call()
         self._noticed, self._at_us = noticed_operation, at_us
         if not self._stirred:
-            return  # what was told was in order and has moved nothing
+            return  # nothing was told, or it was in order and has moved nothing
         self._stirred = False
         shadow, report = self.shadow, self._report
-        ends = iter(self._at_end if shadow.doubtful else self._at_proved_end)
+        ends = iter(self._ends.of_operation if shadow.doubtful else self._ends.of_proved_operation)
         while True:
             try:
                 for rule in ends:
@@ -248,8 +221,8 @@ class Ledger:
         for pool in self._pools:
             if pool.group_open or not (pool.asking or pool.came):
                 continue
-            if pool.doubtful or pool.asked_pages or not self._close_is_proved:
-                for rule in self._at_close:
+            if pool.doubtful or pool.asked_pages or not self._ends.call_is_proved:
+                for rule in self._ends.of_call:
                     self._run(rule, rule.close, pool, None)
             pool.close()
 

@@ -165,13 +165,11 @@ class Shadow:
         np.subtract.at(pool.tables, pool.inside(old[same:]), ONCE)
         gained = pool.inside(new[same:])
         np.add.at(pool.tables, gained, ONCE)
-        unknown = gained[pool.owner[gained] < 0]
-        pool.owner[unknown] = rid
+        pool.owner[gained[pool.owner[gained] < 0]] = rid
         self.set_table(pool, event.cause, new, same)
 
     def set_table(self, pool: PoolShadow, cause: Cause, pages: np.ndarray, same: int) -> None:
-        """The table of the cause's request names these pages of the pool now, the first `same` as before; none: it has
-        gone."""
+        """The table of the cause's request is `pages` now, the first `same` as before; none: it has gone."""
         rid = cause.rid
         if not len(pages):
             self.tables.pop(rid, None)
@@ -186,10 +184,8 @@ class Shadow:
         pool.tables_named = True
 
     def gained_in(self, rid: int, first: int, count: int) -> np.ndarray:
-        """int64[count]: index of the cause with which the request got each page of its table from place `first` on;
-        of one that nothing is known of, the latest."""
-        known = np.full(count, len(self.causes), dtype=np.int64)
-        end = count
+        """int64[count]: index of the cause that gave each page from place `first` on. Unknown: the latest."""
+        known, end = np.full(count, len(self.causes), dtype=np.int64), count
         for place, index in reversed(self.rows_gained.get(rid, ())):
             start = max(0, place - first)
             known[start:end] = index

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stress.check.event import EventKind, PoolShape
-from stress.check.slot_label import label_of
 from stress.content.arrays import Array, arrays_for
+from stress.content.pass_writes import PassWrites
 from stress.content.published import Published
 from stress.content.span import Span, span_of, span_of_load
-from stress.content.stamps import FEW, Difference, FullStamps, SampledStamps
+from stress.content.stamps import Difference, FullStamps, SampledStamps
 from stress.content.store import StoreContent
 from stress.engine.contract import Engine, RequestSpec
 from stress.operation import Rows
@@ -63,6 +63,7 @@ class Content:
         reads = "reads" in engine.observes and window is not None
         self._window = stamps_of(window) if reads and not owned else None
         self._rows = stamps_of(window) if owned else None
+        self._passes = PassWrites(self._pool, self._window, watch, closely)
         stamps = [stamps for stamps in (self._pool, self._window, self._rows) if stamps is not None]
         self._stamps = {one.name: one for one in stamps}
         self._specs: dict[int, RequestSpec] = {}
@@ -106,8 +107,9 @@ class Content:
         for rid, accepted in rows:
             hi = self._engine.committed(rid)
             lo = hi - accepted
-            if not (rid % self._closely and self._is_passed_over(lo, hi)):
-                self._write(rid, lo, hi)
+            if hi > lo:
+                table, keys = self._engine.table(rid), self._specs[rid].keys
+                self._passes.write(rid, lo, hi, table, keys, windowed=self._has_window)
             if self._rows is not None:
                 self._pass_in_row(rid, accepted, lo, hi)
 
@@ -159,36 +161,6 @@ class Content:
         end = tokens - (read.first + len(read.pages) - 1) * self._page_size
         span = Span(np.asarray(read.pages), keys, 0, end, rid, read.first)
         self._tell(self._window, self._window.compare(span, self._watch.mapping), "forward", rid)
-
-    def _is_passed_over(self, lo: int, hi: int) -> bool:
-        """Of a request that nobody watches, nobody reads what is last in a page before the page is full."""
-        begin = lo % self._page_size
-        return begin > 0 and begin + hi - lo < self._page_size and not self._reads_rows
-
-    def _write(self, rid: int, lo: int, hi: int) -> None:
-        if hi <= lo or (hi - lo <= FEW * self._page_size and self._write_few(rid, lo, hi)):
-            return
-        span = self._span(rid, lo, hi)
-        self._pool.write(span)
-        if self._has_window:
-            self._window.write(span, self._watch.mapping)
-
-    def _write_few(self, rid: int, lo: int, hi: int) -> bool:
-        """A decode's tokens, page by page; False: some of it is left to do."""
-        size, pool = self._page_size, self._pool
-        window, mapping = (self._window, self._watch.mapping) if self._has_window else (None, None)
-        table, keys = self._engine.table(rid), self._specs[rid].keys
-        place, begin = divmod(lo, size)
-        label = label_of(rid, lo - begin)
-        while lo < hi:
-            end = min(size, begin + hi - lo)
-            page, key = table.item(place), keys.item(place)
-            if not pool.write_within(page, key, label, begin, end):
-                return False
-            if window is not None and not window.write_within(page, key, label, begin, end, mapping):
-                return False
-            lo, place, label, begin = lo + end - begin, place + 1, label + size, 0
-        return True
 
     def _pass_in_row(self, rid: int, accepted: int, lo: int, hi: int) -> None:
         """What the pass from `lo` to `hi` wrote to the row's own memory, and what its last position reads there."""

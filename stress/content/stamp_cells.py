@@ -25,6 +25,7 @@ class StampCells:
     def __init__(self, stamps: np.ndarray, labels: np.ndarray, page_size: int, from_end: list[int]) -> None:
         self.stamps, self.labels = (memoryview(part.reshape(-1)) for part in (stamps, labels))
         self._size = page_size
+        self._pages = len(stamps)
         self._from_end = from_end
 
     def lend(self, pages: list[int], unwritten: int) -> bool:
@@ -43,18 +44,18 @@ class StampCells:
 
         `entries`: this pool's slots by those of the page's pool; None: it is the same pool.
         """
-        size = self._size
+        size, stamps, labels = self._size, self.stamps, self.labels
         first = last = page
         if entries is not None:
             slot = page * size
             if not 0 <= slot <= len(entries) - size:
                 return False
             first, last = entries[slot + begin] // size, entries[slot + end - 1] // size
-        places = len(self.stamps) // 2
-        if not (0 <= first < places and 0 <= last < places):
+        if not (0 <= first < self._pages and 0 <= last < self._pages):
             return False
         if not begin:
-            self.stamps[2 * first], self.labels[2 * first] = key, label
-        stamp = key if end == size else wrapped(key + self._from_end[end])
-        self.stamps[2 * last + 1], self.labels[2 * last + 1] = stamp, label + end - 1
+            stamps[2 * first], labels[2 * first] = key, label
+        at = 2 * last + 1
+        stamps[at] = key if end == size else wrapped(key + self._from_end[end])
+        labels[at] = label + end - 1
         return True

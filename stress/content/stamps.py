@@ -52,6 +52,7 @@ class _Stamps:
         self._words = token_words(self._offsets)
         # By tokens of a page: what its last one's stamp is more than one at the page's end.
         self._from_end = np.concatenate((self._words[:1], self._words - self._words[-1])).tolist()
+        self.cells: StampCells | None = None  # the same stamps page by page, where that can be done
 
     def _forgotten(self, place: Array) -> Array:
         """int64[1]: whether nothing was written at this place of the stamps since its page was lent."""
@@ -67,29 +68,21 @@ class SampledStamps(_Stamps):
         self._labels = arrays.full((self.pages, 2), NOTHING)
         self._ends = np.array([0, shape.page_size - 1])
         self._column = arrays.place(np.arange(2))
-        self._cells: StampCells | None = None
         if not arrays.waits:
-            self._cells = StampCells(self._stamps, self._labels, shape.page_size, self._from_end)
+            self.cells = StampCells(self._stamps, self._labels, shape.page_size, self._from_end)
 
     def lend(self, pages: Array | list[int]) -> None:
         """The pages int64[n], or a list of few, are lent anew."""
-        if type(pages) is not list or not self._cells.lend(pages, _UNWRITTEN):
+        if type(pages) is not list or not self.cells.lend(pages, _UNWRITTEN):
             self.arrays.fill(self._stamps, self.arrays.place(pages), _UNWRITTEN)
-
-    def write_within(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
-        """Tokens [begin, end) of one page, whose first has `label`, are written; False: not here, so by `write`."""
-        if self._cells is None:
-            return False
-        entries = None if mapping is None else self.arrays.cells(mapping)
-        return self._cells.write(page, key, label, begin, end, entries)
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""
         arrays = self.arrays
-        if len(span.pages) <= FEW and self._cells is not None:
+        if len(span.pages) <= FEW and self.cells is not None:
             few = self._few(span, mapping)
             if few is not None:
-                cells = self._cells
+                cells = self.cells
                 for place, stamp, label in few[1 if span.begin else 0 :]:
                     cells.stamps[place], cells.labels[place] = stamp, label
                 return
@@ -103,9 +96,9 @@ class SampledStamps(_Stamps):
     def compare(self, span: Span, mapping=None) -> Difference | None:
         """What differs from the span, whole pages from the first on; None: nothing, known at once on a host."""
         arrays, partial = self.arrays, span.end < self.page_size
-        if len(span.pages) <= FEW and self._cells is not None:
+        if len(span.pages) <= FEW and self.cells is not None:
             few = self._few(span, mapping)
-            if few is not None and all(self._cells.stamps[place] == stamp for place, stamp, _ in few):
+            if few is not None and all(self.cells.stamps[place] == stamp for place, stamp, _ in few):
                 return None
         if mapping is None:
             found = arrays.rows(self._stamps, arrays.place(span.pages))
@@ -191,10 +184,6 @@ class FullStamps(_Stamps):
     def lend(self, pages: Array | list[int]) -> None:
         """The pages int64[n], or a list of few, are lent anew."""
         self.arrays.fill(self._stamps, self.arrays.place(pages), _UNWRITTEN)
-
-    def write_within(self, page: int, key: int, label: int, begin: int, end: int, mapping=None) -> bool:
-        """Nothing is written one page at a time here: by `write`."""
-        return False
 
     def write(self, span: Span, mapping=None) -> None:
         """The span's tokens are written."""

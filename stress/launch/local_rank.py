@@ -20,13 +20,13 @@ from collections.abc import Collection
 from multiprocessing.connection import Connection
 
 import msgspec
-import torch
 
 from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
 from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
 from stress.launch.exchange import AloneExchange, GroupExchange, join_group, open_store
 from stress.launch.local_pipe import Ended, Gone, Message, Refused, StorePort, decode, encode
+from stress.launch.rank_process import settle_process
 from stress.result import RankSpec, utf8_text
 
 
@@ -47,7 +47,7 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
-    torch.set_num_threads(1)
+    settle_process()
     news = News()
     lifeline = threading.Thread(target=_listen, args=(pipe, news), daemon=True)
     lifeline.start()

@@ -85,13 +85,12 @@ class RankActor:
         return msgspec.json.encode(outcome)
 
     def _run(self, orders: Orders, open_file: OpenEvidence, watch: PeerWatch) -> RankOutcome:
-        import torch
-
         from stress.launch.device import use_device
         from stress.launch.entry import RankRun
         from stress.launch.exchange import join_group
+        from stress.launch.rank_process import settle_process
 
-        torch.set_num_threads(1)
+        settle_process()
         spec = msgspec.structs.replace(orders.spec, device=_device(orders))
         use_device(spec.device)
         run = RankRun(spec, orders.entry, open_file)

@@ -90,8 +90,6 @@ class Watch(Journal):
         """The target's mapping tensor, asked for anew each time: the target may replace it."""
         return self.allocator.full_to_swa_index_mapping
 
-    # Wrapping
-
     def _wrap(self, owner, name: str, make: Callable[[str, Callable], Callable]) -> None:
         inner = getattr(owner, name, None)
         if inner is not None:
@@ -153,9 +151,11 @@ class Watch(Journal):
 
     def _freeing(self, pool: WatchedPool, name: str, inner: Callable, tells_group: bool) -> Callable:
         def call(*args, **kwargs):
+            if pool.freeing:
+                return inner(*args, **kwargs)  # part of a free that is watched
             if self._enter() and (args or kwargs):
                 self._meaning.of_pool_free(pool, name, args, kwargs)
-            before = -1 if pool.freeing else pool.free_pages()
+            before = pool.free_pages()
             pool.freeing = True
             try:
                 result = inner(*args, **kwargs)
@@ -166,9 +166,8 @@ class Watch(Journal):
                 self._raised()
                 raise
             finally:
-                if before >= 0:
-                    pool.freeing = False
-                    self._tell_returned(pool, name, pool.free_pages() - before)
+                pool.freeing = False
+                self._tell_returned(pool, name, pool.free_pages() - before)
                 if tells_group and name == "free_group_end":
                     self.tell(_GROUP_END, pool.name, _NONE, None, name)
                 self._depth -= 1

@@ -9,7 +9,6 @@ their own copies until `settle()`, which the caller calls once a step, after a s
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,48 +16,20 @@ from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.content import Content
 from stress.engine.contract import Engine, RequestSpec
-from stress.operation import Kind, Operation
+from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
 from stress.probe.cache_watch import CacheWatch
 from stress.probe.key_watch import KeyWatch
+from stress.probe.kind_does import DOES
 from stress.probe.linker_watch import LinkerWatch
 from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
+from stress.probe.sweep import tell_leftover, tell_sweep
 
 REFUSED = (0,)  # the answer of an extend that got no slots
 
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
 _COUNTS, _ENDED = EventKind.COUNTS, EventKind.ENDED
-
-
-@dataclass(slots=True)
-class _Does:
-    """What an operation of some kind can do: looked up once an operation."""
-
-    rows: bool  # change requests' rows
-    grows: bool  # lengthen them alone
-    extends: bool
-    ends: bool  # end requests
-    publishes: bool
-    commits: bool
-    admits: bool
-    of_requests: bool  # its rows are requests
-
-
-_DOES = {
-    kind: _Does(
-        rows=kind not in (Kind.COMMIT, Kind.RESULTS_BEGIN, Kind.RESULTS_END, Kind.EVICT_WINDOWS)
-        and kind not in (Kind.EVICT, Kind.POLL, Kind.DRAIN),
-        grows=kind in (Kind.EXTEND, Kind.RESERVE),
-        extends=kind is Kind.EXTEND,
-        ends=kind in (Kind.FINISH, Kind.ABORT, Kind.RETRACT),
-        publishes=kind in (Kind.CHECKPOINT, Kind.FINISH),
-        commits=kind is Kind.COMMIT,
-        admits=kind is Kind.ADMIT,
-        of_requests=kind is not Kind.EVICT,
-    )
-    for kind in Kind
-}
 
 
 class Probe:
@@ -116,7 +87,7 @@ class Probe:
                 closely=closely,
             )
         self._operation = Operation(0, Kind.POLL, 0, ())
-        self._does = _DOES[Kind.POLL]
+        self._does = DOES[Kind.POLL]
         self._events_before = 0
         self._told: dict[str, tuple] = {}
 
@@ -140,7 +111,7 @@ class Probe:
     def begin(self, operation: Operation) -> None:
         """The engine is about to be asked for `operation`."""
         number, kind, at_us, rows, _ = self._operation = operation
-        does = self._does = _DOES[kind]
+        does = self._does = DOES[kind]
         watch = self.watch
         rid = rows[0][0] if len(rows) == 1 and does.of_requests else -1
         watch.begin(Cause(number, kind._value_, rid, ""), at_us)
@@ -157,37 +128,54 @@ class Probe:
         """The engine has answered (see Operation; None: nothing), or raised."""
         watch, does = self.watch, self._does
         number, _, at_us, rows, _ = self._operation
-        if does.rows or watch.events != self._events_before:
+        if does.commits:
+            self._after_pass(rows)
+        elif does.rows:
             watch.take_cause()
-        if does.rows and (watch.source_lent or not does.grows):
-            self.requests.tell_tables(rows)
-        raises = sys.exc_info()[0] is not None
-        if does.commits and self.rows is not None and not raises:
+            self._after_change(rows, answer)
+        elif watch.events != self._events_before:
+            watch.take_cause()
+            self._tell_counts(raised=self._raised())
+        if not self._waits:
+            self.ledger.settle(number, at_us)
+
+    def _after_pass(self, rows: Rows) -> None:
+        watch = self.watch
+        if watch.events != self._events_before:
+            watch.take_cause()
+        if self.rows is not None and not _failing():
             for rid, accepted in rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if self._tells_writes:
-            if does.commits:
-                self.requests.tell_writes(rows)
-            elif does.admits:
-                self.requests.admitted(rows)
+            self.requests.tell_writes(rows)
+        if self.content is not None and not self._raised():
+            self.content.after_pass(rows)
+        if watch.moved:
+            self._tell_counts(raised=self._raised())
+
+    def _after_change(self, rows: Rows, answer: tuple[int, ...] | None) -> None:
+        """Of requests' rows: they are read again, and what else came of the operation."""
+        does, watch, raised = self._does, self.watch, self._raised()
+        if watch.source_lent or not does.grows:
+            self.requests.tell_tables(rows)
         if does.publishes and not rows[0][0] % self._closely:
-            self._tell_published(rows[0][0], raises)
-        if self.content is not None and not (raises or watch.raised):
-            if does.commits:
-                self.content.after_pass(rows)
-            elif does.admits and answer:
+            self._tell_published(rows[0][0])
+        elif does.admits:
+            if self._tells_writes:
+                self.requests.admitted(rows)
+            if self.content is not None and answer and not raised:
                 self.content.after_admission(rows, answer[0])
-        if does.rows or watch.moved or (not does.commits and watch.events != self._events_before):
-            self._tell_counts(raised=raises or watch.raised)
+        self._tell_counts(raised=raised)
         if does.extends and answer == REFUSED and self._reads_counts:
             self.requests.tell_refused(rows)
         if does.ends and self._asks_owners:
-            how = "raised" if raises or watch.raised else "end"
             for rid, _ in rows:
                 kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
-                watch.tell(_ENDED, watch.source.name, kept, None, how)
-        if not self._waits:
-            self.ledger.settle(number, at_us)
+                watch.tell(_ENDED, watch.source.name, kept, None, "raised" if raised else "end")
+
+    def _raised(self) -> bool:
+        """Whether the operation raises, or its target did and the engine went on."""
+        return self.watch.raised or _failing()
 
     def settle(self) -> None:
         """On a GPU: the step's copies have landed, and what they say is checked. On a CPU nothing is left to do."""
@@ -204,50 +192,25 @@ class Probe:
 
     def sweep(self) -> None:
         """Reads free lists, mapping, cache and counters whole. Between operations."""
-        watch, engine = self.watch, self._engine
-        source = watch.source.name
-        watch.take_cause()
-        watch.call += 1
-        if "cache" in engine.observes:
-            cached = np.array(engine.cached_pages(), dtype=np.int64)
-            watch.tell(EventKind.CACHED, source, cached, None, "sweep")
-            if self.content is not None:
-                self.content.sweep(cached)
-        if self._tells_live:
-            live = engine.cached_live()
-            watch.tell(EventKind.LIVE, watch.edge.target, live, None, "sweep")
-            if self.content is not None:
-                self.content.sweep_window(live)
-        for pool in watch.pools:
-            free = watch.reader.slots(pool.target.get_all_free_pages())
-            watch.tell(EventKind.FREE_LIST, pool.name, free, None, "sweep")
-        if watch.edge is not None:
-            shape = watch.source.shape
-            end = shape.first_page + shape.pages
-            pages = watch.reader.between(shape.first_page, end, watch.mapping.device)
-            watch.tell(EventKind.MAP, watch.edge.target, pages, watch.entries.of(pages), "sweep")
-        if self._reads_counts:
-            for name, counts in engine.counts().items():
-                watch.tell(_COUNTS, name, list(counts), None, "sweep")
+        tell_sweep(self._engine, self.watch, self.content)
         self._settle_sweep()
 
     def quiesce(self) -> None:
         """After a drain: a sweep, and what is still locked, pinned, loading, offloading or running."""
         self.sweep()
-        left = np.array(self._engine.leftover(), dtype=np.int64)
-        self.watch.tell(EventKind.LEFTOVER, self.watch.source.name, left, None, "quiesce")
+        tell_leftover(self._engine, self.watch)
         self._settle_sweep()
 
     def _settle_sweep(self) -> None:
         if not self._waits:
             self.ledger.settle(self._operation.number, self._operation.at_us)
 
-    def _tell_published(self, rid: int, raises: bool) -> None:
+    def _tell_published(self, rid: int) -> None:
         """What the cache says of the path that was published: which pages are live, and by which keys it is found."""
         watch = self.watch
-        if self._tells_live and not raises:
+        if self._tells_live and not _failing():
             watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
-        if self._keys is not None and not (raises or watch.raised):
+        if self._keys is not None and not self._raised():
             self._keys.published(rid)
 
     def _tell_counts(self, *, raised: bool) -> None:
@@ -266,3 +229,8 @@ class Probe:
             self._told[pool.name] = counts
             if raised or self._waits or not self.ledger.take_counts(pool.name, counts, watch.cause):
                 watch.tell(_COUNTS, pool.name, list(counts), None, method)
+
+
+def _failing() -> bool:
+    """Whether the operation at hand ends by an exception, which is under way."""
+    return sys.exc_info()[0] is not None

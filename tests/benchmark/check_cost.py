@@ -18,6 +18,7 @@ from rule_cost import Kept, rule_shares
 
 from stress.config import load_config
 from stress.engine.reference.engine import ReferenceEngine
+from stress.launch.rank_process import settle_process
 from stress.matrix.drive import drive
 from stress.target.store import resolve
 
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SECTIONS)
     parser.add_argument("--target", default=REFERENCE)
     arguments = parser.parse_args()
+    settle_process()
     if arguments.only in (None, "levels"):
         levels(arguments.requests, arguments.rounds, arguments.target)
     if arguments.only in (None, "bare"):

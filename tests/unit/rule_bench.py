@@ -18,9 +18,11 @@ EDGES = (EdgeShape("full", "swa"),)
 class Bench:
     """An allocator under watch, and operations numbered from 1."""
 
-    def __init__(self, allocator=None, level=2, rules=None, release="unpatched", short_cuts=True):
+    def __init__(
+        self, allocator=None, level=2, rules=None, release="unpatched", short_cuts=True, on_finding=None
+    ):
         self.allocator = allocator or HybridSWAAllocator(FULL * PAGE, SWA * PAGE, PAGE, release=release)
-        self.ledger = Ledger(POOLS, EDGES, level, rules, short_cuts=short_cuts)
+        self.ledger = Ledger(POOLS, EDGES, level, rules, short_cuts=short_cuts, on_finding=on_finding)
         self.watch = watch(self.allocator, POOLS, EDGES, self.ledger)
         self.number = 0
 

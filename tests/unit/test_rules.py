@@ -177,8 +177,7 @@ def test_a_check_that_raises_stops_alone(monkeypatch):
 
 def test_the_first_finding_is_the_lowest_faulty_operation():
     told = []
-    bench = Bench()
-    bench.ledger.on_finding = told.append
+    bench = Bench(on_finding=told.append)
     loaded_and_freed(bench, live_pages=8)
     bench.lend(5, 1)
     bench.lend(6, 1)
