@@ -133,17 +133,17 @@ class Ledger:
             for listener in plan.listeners:
                 listener(event)
 
-    def take_counts(self, pool: str, counts: tuple[int, ...], cause: Cause) -> bool:
-        """Whether COUNTS of the pool at an operation's end, by its cause, are in order and nobody wants to see the
-        event: they are taken for told then."""
-        plan, shadow = self._plans[_COUNTS], self.shadow
+    def take_counts(self, told: dict[str, tuple[int, int, int, int]], cause: Cause) -> bool:
+        """Whether COUNTS of these pools at an operation's end, by its cause, are in order and nobody wants to see the
+        events: they are taken for told then. Else nothing is done."""
+        plan, pools = self._plans[_COUNTS], self.shadow.pools
         if plan.few is None or plan.listeners:
             return False
-        of = shadow.pools[pool]
-        if not counts_in_order(of, counts):
-            return False
+        for name, counts in told.items():
+            if not counts_in_order(pools[name], counts):
+                return False
         for rule, _ in plan.others:  # noqa: SIM110 - a generator takes twice as long
-            if not rule.takes_counts(of, counts, cause, shadow):
+            if not rule.takes_counts(told, cause, self.shadow):
                 return False
         return True
 

@@ -220,15 +220,18 @@ class Probe:
         moved = watch.moved or raised
         watch.moved = False
         known = self._engine.counts() if self._reads_counts else {}
-        if known == self._told and known and not moved:
-            return
+        if known and not (raised or self._waits):
+            if known == self._told and not moved:
+                return
+            if self.ledger.take_counts(known, watch.cause):
+                self._told = dict(known)
+                return
         for pool in watch.pools:
             counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
             if self._told.get(pool.name) == counts and not (moved and pool is watch.source):
                 continue
             self._told[pool.name] = counts
-            if raised or self._waits or not self.ledger.take_counts(pool.name, counts, watch.cause):
-                watch.tell(_COUNTS, pool.name, list(counts), None, method)
+            watch.tell(_COUNTS, pool.name, list(counts), None, method)
 
 
 def _failing() -> bool:

@@ -67,52 +67,59 @@ class PrivatePages(Rule):
         self._grown.clear()
         self._ended.clear()
 
-    def takes_counts(self, pool: PoolShadow, counts: tuple[int, ...], cause: Cause, shadow: Shadow) -> bool:
-        if pool.shape.name in shadow.edge_into:
-            return True
-        if pool is not self._pool or len(counts) < 4 or pool.surplus:
+    def takes_counts(self, told: dict[str, tuple[int, ...]], cause: Cause, shadow: Shadow) -> bool:
+        pool = self._pool
+        if pool is None or pool.surplus:
             return False
         _, kind, rid, _ = cause
-        total = pool.lent - pool.asked_pages - pool.orphans - counts[2] - counts[3]
-        change, grown = total - self._total, self._grown
-        if change or grown or kind in _ENDS:
-            if not (rid < 0 or kind in _ALLOCATES) or change != sum(grown.values()):
+        _, _, evictable, protected = told[pool.shape.name]
+        total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
+        change = total - self._total
+        if change or self._grown or kind in _ENDS:
+            if not self._is_explained(kind, rid, change, pool.lends - self._lends):
                 return False
-            for row, gained in grown.items():
-                self._private[row] = self._private.get(row, 0) + gained
-            grown.clear()
+            self._take(kind, rid, change)
+            self._grown.clear()
             self._ended.clear()
         self._total, self._lends = total, pool.lends
         return True
 
     def _account(self, event: Event, pool: PoolShadow, change: int, lent: int, report: Report) -> None:
         kind, rid = event.cause.kind, event.cause.rid
-        raised = event.method == "raised"
-        if raised:
+        if event.method == "raised":
             self._unknown.update(self._grown)
             self._unknown.add(rid)
-        elif rid < 0 or kind in _ALLOCATES:
-            unexplained = change - sum(self._grown.values())
-            if unexplained:
-                report(_unexplained(event, unexplained))
-        elif kind == "admit":
-            # What was lent for a load is the row's, or the tree's already, or was given back for want of SWA.
-            unexplained = change - min(max(change, 0), lent)
-            if unexplained:
+        elif not self._is_explained(kind, rid, change, lent):
+            if rid < 0 or kind in _ALLOCATES:
+                report(_unexplained(event, change - sum(self._grown.values())))
+            elif kind == "admit":
+                unexplained = change - min(max(change, 0), lent)
                 report(_unexplained(event, unexplained))
                 change -= unexplained
+            else:
+                left = self._private.get(rid, 0) + change
+                report(_left(event, pool, left, self._ended.get(rid)))
+        self._take(kind, rid, change)
+
+    def _is_explained(self, kind: str, rid: int, change: int, lent: int) -> bool:
+        """Whether tables account for the change, or the operation's own request may; one that ends leaves nothing."""
+        if rid < 0 or kind in _ALLOCATES:
+            return change == sum(self._grown.values())
+        if kind == "admit":
+            # What was lent for a load is the row's, or the tree's already, or was given back for want of SWA.
+            return 0 <= change <= lent
+        return kind not in _ENDS or rid in self._unknown or not self._private.get(rid, 0) + change
+
+    def _take(self, kind: str, rid: int, change: int) -> None:
+        private = self._private
         if rid < 0 or kind in _ALLOCATES:
             for row, gained in self._grown.items():
-                self._private[row] = self._private.get(row, 0) + gained
-            return
-        left = self._private.get(rid, 0) + change
-        if kind not in _ENDS:
-            self._private[rid] = left
-            return
-        self._private.pop(rid, None)
-        if left and rid not in self._unknown:
-            report(_left(event, pool, left, self._ended.get(rid)))
-        self._unknown.discard(rid)
+                private[row] = private.get(row, 0) + gained
+        elif kind in _ENDS:
+            private.pop(rid, None)
+            self._unknown.discard(rid)
+        else:
+            private[rid] = private.get(rid, 0) + change
 
 
 def _unexplained(event: Event, count: int) -> Violation:

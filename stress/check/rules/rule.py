@@ -56,9 +56,9 @@ class Rule:
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         """One event of `kinds`, before it is applied."""
 
-    def takes_counts(self, pool: PoolShadow, counts: tuple[int, ...], cause: Cause, shadow: Shadow) -> bool:
-        """Of a rule that sees COUNTS: does what `check` would do with these, where it is plain that it reports nothing.
-        False, and nothing is done: it has to see the event."""
+    def takes_counts(self, told: dict[str, tuple[int, ...]], cause: Cause, shadow: Shadow) -> bool:
+        """Of a rule that sees COUNTS: does what `check` would do with those of these pools, where it is plain that it
+        reports nothing. False, and nothing is done: it has to see the events."""
         return False
 
     def close(self, pool: PoolShadow, event: Event | None, shadow: Shadow, report: Report) -> None:
