@@ -117,9 +117,8 @@ class Event:
     call: int  # running number of calls within the operation
     method: str  # the target's method, e.g. "free_swa_segment"
     at_us: int
-    token: int = (
-        -1
-    )  # of a lock or a transfer: which one; of a read: where in the table; of a hold: pages as before
+    # Of a lock or a transfer: which one; of a read: where in the table; of a hold: how many pages are as before.
+    token: int = -1
 
 
 def with_arrays(event: Event) -> Event:

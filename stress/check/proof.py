@@ -24,7 +24,7 @@ Consult = Callable[[Event, list[Check]], None]
 
 
 class PoolCells:
-    """A pool's state page by page: memoryviews of its arrays, and the edge that leads into it and out of it."""
+    """A pool's state page by page: views of its arrays' bytes, and the edge that leads into it and out of it."""
 
     __slots__ = (
         "asked",

@@ -58,8 +58,9 @@ class Few:
             return False
         if self._shadow.locks and cells.inward is None:
             locks = self._shadow.lock_cells(event.pool)
-            if any(locks[page] for page in pages):
-                return False
+            for page in pages:
+                if locks[page]:
+                    return False
         if others:
             self._consult(event, others)
         for page in pages:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:  # the probe imports this module
 class Content:
     """`every_slot`: all slots instead of two a page; `bytes_per_token`: their size, with `every_slot`, 0: a stamp's.
 
-    `closely`: of one request in so many it is compared what is read; what is written is stamped for all.
+    `closely`: of one request in so many it is compared what is read. What is written is stamped for all, but for what
+    nobody reads (pass_writes.py).
     """
 
     def __init__(

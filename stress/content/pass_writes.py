@@ -1,7 +1,8 @@
 """What a forward pass writes: stamps for the positions that a commit commits, in each pool.
 
 Few pages on a host are written cell by cell, all else by the stamps' arrays. Of a request that nobody watches nobody
-reads what is last in a page before the page is full: a decode inside a page is left out then.
+reads what is last in a page before the page is full: a decode inside a page that is its own, by the stamp of the page's
+first token, is left out then. One that lands in another's page is written.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class PassWrites:
     ) -> None:
         self._pool, self._window, self._watch = pool, window, watch
         self._page_size = pool.page_size
+        # Without cells it costs as much to ask whose page it is as to write.
         self._closely = closely if pool.cells is not None else 1
 
     def write(
@@ -38,7 +40,7 @@ class PassWrites:
     ) -> None:
         """Positions [lo, hi), hi > lo, of a request whose row has the pages `table` under `keys`, int64[n] each."""
         size = self._page_size
-        if rid % self._closely and lo % size and lo % size + hi - lo < size:
+        if rid % self._closely and self._goes_unread(lo, hi, table, keys, windowed):
             return
         if hi - lo <= FEW * size and self._write_few(rid, lo, hi, table, keys, windowed):
             return
@@ -46,6 +48,19 @@ class PassWrites:
         self._pool.write(span)
         if windowed:
             self._window.write(span, self._watch.mapping)
+
+    def _goes_unread(self, lo: int, hi: int, table: np.ndarray, keys: np.ndarray, windowed: bool) -> bool:
+        """Whether [lo, hi) lies inside a page, in each pool one that the request's own token begins."""
+        place, begin = divmod(lo, self._page_size)
+        if not begin or begin + hi - lo >= self._page_size:
+            return False
+        page, key = table.item(place), keys.item(place)
+        if not self._pool.cells.begins_with(key, page):
+            return False
+        if not windowed:
+            return True
+        entries = self._window.arrays.cells(self._watch.mapping)
+        return self._window.cells.begins_with(key, page, begin, entries)
 
     def _write_few(
         self, rid: int, lo: int, hi: int, table: np.ndarray, keys: np.ndarray, windowed: bool

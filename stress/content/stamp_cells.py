@@ -30,12 +30,21 @@ class StampCells:
 
     def lend(self, pages: list[int], unwritten: int) -> bool:
         """The pages are lent anew; False: one has no place here."""
-        stamps, size = self.stamps, len(self.stamps) // 2
+        stamps, size = self.stamps, self._pages
         for page in pages:
             if not 0 <= page < size:
                 return False
             stamps[2 * page] = stamps[2 * page + 1] = unwritten
         return True
+
+    def begins_with(self, key: int, page: int, offset: int = 0, entries: memoryview | None = None) -> bool:
+        """Whether the page in which the token at this offset of `page` lies begins with the stamp `key`."""
+        if entries is not None:
+            slot = page * self._size + offset
+            if not 0 <= slot < len(entries):
+                return False
+            page = entries[slot] // self._size
+        return 0 <= page < self._pages and self.stamps[2 * page] == key
 
     def write(
         self, page: int, key: int, label: int, begin: int, end: int, entries: memoryview | None = None

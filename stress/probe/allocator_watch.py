@@ -101,6 +101,7 @@ class Watch(Journal):
             self._wrap(pool.target, name, lambda name, inner: self._lending(pool, name, inner))
         for name in ("free", "free_segment", "free_page_ids", "free_group_begin", "free_group_end"):
             tells = tells_groups and name.startswith("free_group")
+            # A group that only opens asks nothing back; of a hybrid's its own method tells it.
             if tells or name != "free_group_begin":
                 self._wrap(pool.target, name, lambda n, inner, t=tells: self._freeing(pool, n, inner, t))
 

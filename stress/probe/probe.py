@@ -1,7 +1,8 @@
 """The probe of a rank: tells the ledger what an engine's allocators do, operation by operation.
 
 `begin(operation)` and `end()` go around every verb, `end` in a `finally`: it also tells what an operation did that
-raised. After an operation that can change a request's row the probe reads its table, and after every one the counts.
+raised. After an operation that can change a request's row the probe reads its table, and the counts after one that can
+have changed them.
 `sweep()` reads everything that can be read, O(pool); `quiesce()` does so after a drain. On a GPU the ids wait on
 their own copies until `settle()`, which the caller calls once a step, after a synchronize that the step has anyway.
 """
@@ -116,7 +117,7 @@ class Probe:
         rid = rows[0][0] if len(rows) == 1 and does.of_requests else -1
         watch.begin(Cause(number, kind._value_, rid, ""), at_us)
         if does.commits and self._tells_reads:
-            self.requests.tell_reads([row for row in rows if not row[0] % self._closely])
+            self.requests.tell_reads(rows, self._closely)
         if self.content is not None:
             if does.commits:
                 self.content.before_pass(rows)
@@ -150,7 +151,8 @@ class Probe:
             self.requests.tell_writes(rows)
         if self.content is not None and not self._raised():
             self.content.after_pass(rows)
-        if watch.moved:
+        # A pass that moves no page changes no counts; if it does even so, the next operation tells them.
+        if watch.moved or self._raised():
             self._tell_counts(raised=self._raised())
 
     def _after_change(self, rows: Rows, answer: tuple[int, ...] | None) -> None:

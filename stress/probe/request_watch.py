@@ -1,8 +1,9 @@
 """What single requests hold, read and write: read off the engine for the ledger, under the request's own id.
 
 The table of a request is told when it has changed since it was last told; what was told last is what a commit is taken
-to write to. Whoever calls knows when: the table after an operation that can change a row, writes at every operation,
-reads before a commit, a refusal after an extend that got no slots. Shows nothing to the engine and keeps no view of it.
+to write to. Whoever calls knows when: the table after an operation that can change a row, what was given after an
+admission, writes after a commit, reads before it, a refusal after an extend that got no slots. Shows nothing to the
+engine and keeps no view of it.
 """
 
 from __future__ import annotations
@@ -77,11 +78,14 @@ class RequestWatch:
         watch.tell(kind, watch.source.name, pages, None, "", token=token)
         watch.cause = cause
 
-    def tell_reads(self, rows: Rows) -> None:
-        """A commit stands for the forward pass that wrote what it commits: what that pass read of each window."""
+    def tell_reads(self, rows: Rows, closely: int) -> None:
+        """A commit stands for the forward pass that wrote what it commits: what that pass read of each window, of one
+        request in `closely`."""
         watch, engine = self._watch, self._engine
         cause = watch.cause
         for rid, _ in rows:
+            if rid % closely:
+                continue
             read = engine.window_read(rid)
             if len(read.pages):
                 watch.cause = cause._replace(rid=rid)

@@ -129,6 +129,25 @@ def test_a_load_that_has_not_landed_is_read_as_what_its_pages_held(content):
     assert "before the page was lent anew" in found.message or "holds nothing" in found.message
 
 
+def test_a_request_that_is_admitted_again_has_nothing_published_of_its_first_life():
+    operator, probe, ledger = watched()
+    prefill(operator, spec(1, KEYS[:5], 5 * PAGE + 1))
+    operator.now_us += 1_000_000
+    operator.poll()
+    operator.retract(1)
+    operator.evict(128 * PAGE, 0)
+    prefill(operator, spec(3, KEYS[10:17], 7 * PAGE + 1))  # is lent what the first one had
+    operator.admit(1, 0)
+    assert operator.extend([(1, 5 * PAGE + 1)])
+    operator.now_us += 1_000_000
+    operator.poll()
+    operator.commit([(1, 1)])
+    operator.checkpoint(1)
+    pages = probe._engine.table(1)[:5]
+    assert probe.content._published.keys(pages).tolist() == KEYS[:5]
+    assert ledger.findings == {} and ledger.crashed == ""
+
+
 def test_two_namespaces_share_texts_and_no_keys():
     config = base_config("paged", "idle", None, ("workload.namespaces=2",))
     plan = plan_of(config, ranks=1)

@@ -30,9 +30,10 @@ class Counted(Ledger):
     """A ledger that counts the events that rules judged, of them those that a proof might have taken, and those that
     are no counts, which it need not always be told."""
 
-    judged = doubted = no_counts = 0
+    events = judged = doubted = no_counts = 0
 
     def observe(self, event):
+        self.events += 1
         self.no_counts += event.kind is not EventKind.COUNTS
         super().observe(event)
 

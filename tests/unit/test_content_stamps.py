@@ -8,6 +8,7 @@ from test_probe_device import NoWaiting
 from stress.check.event import PoolShape
 from stress.check.slot_label import NOTHING, describe, label_of, position_of, request_of
 from stress.content.arrays import DeviceArrays, HostArrays
+from stress.content.pass_writes import PassWrites
 from stress.content.published import Published
 from stress.content.span import Span, span_of
 from stress.content.stamps import FullStamps, SampledStamps
@@ -137,3 +138,33 @@ def test_what_was_published_is_known_by_page_and_a_page_beyond_the_pool_is_nothi
     span = published.span(np.array([3, 9, 99]))
     assert (span.pages.tolist(), span.keys.tolist()) == ([9], [1003])
     assert span.page_labels(PAGE).tolist() == [label_of(7, 4 * PAGE)]
+
+
+@pytest.mark.parametrize("closely", [1, 8])
+def test_a_decode_in_somebody_elses_page_is_written_though_nobody_watches_who_decodes(closely):
+    stamps = SampledStamps(SHAPE, HostArrays())
+    writes = PassWrites(stamps, None, None, closely)
+    mine, theirs = np.array([1, 4, 9], dtype=np.int64), np.array([6, 2, 8], dtype=np.int64)
+    writes.write(8, 0, 12, mine, KEYS[:3], windowed=False)
+    writes.write(9, 0, 9, theirs, OTHERS[:3], windowed=False)
+    writes.write(9, 9, 10, theirs, OTHERS[:3], windowed=False)
+    whole = span_of(8, mine, KEYS[:3], 0, 12, PAGE)
+    assert told(stamps.compare(whole)) is None
+    stale = np.array([6, 2, 1], dtype=np.int64)
+    writes.write(9, 10, 11, stale, OTHERS[:3], windowed=False)
+    pages, page, found, *_ = told(stamps.compare(whole))
+    assert (pages, page, describe(found)) == (1, 1, "position 10 of request 9")
+
+
+def test_a_decode_inside_its_own_page_is_left_out_where_nobody_watches():
+    stamps = SampledStamps(SHAPE, HostArrays())
+    writes = PassWrites(stamps, None, None, 8)
+    for rid, table in ((8, TABLE), (9, TABLE + 1)):
+        for lo in range(6):
+            writes.write(rid, lo, lo + 1, table, KEYS, windowed=False)
+    assert told(stamps.compare(row(8, KEYS, 0, 6))) is None
+    other = span_of(9, TABLE + 1, KEYS, 0, 6, PAGE)
+    assert told(stamps.compare(other))[:2] == (1, TABLE[1] + 1), (
+        "of its last page only the first token is known"
+    )
+    assert told(stamps.compare(other._replace(pages=other.pages[:1], keys=KEYS[:1], end=PAGE))) is None

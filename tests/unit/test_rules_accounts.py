@@ -1,9 +1,11 @@
 """I6, I12, I13 and I20, the rules of tables, counts and the end of a run: a control and a clean twin each."""
 
 import torch
-from rule_bench import PAGE, Bench, accounts, hold, loaded_and_freed
+from rule_bench import EDGES, FULL, PAGE, POOLS, SWA, Bench, accounts, hold, loaded_and_freed
 
 from stress.check.event import Cause, EventKind
+from stress.check.rules.i06_private_pages import PrivatePages
+from stress.check.shadow import Ledger
 
 
 def test_i12_a_page_of_another_request_is_given_up():
@@ -190,3 +192,23 @@ def test_i20_is_silent_for_a_request_that_left_nothing_or_whose_end_raised():
     bench.tell(EventKind.ENDED, "full", [0, 0, 0], rid=1, operation_kind="abort", method="end")
     bench.tell(EventKind.ENDED, "full", [1, 1, 1], rid=2, operation_kind="finish", method="raised")
     bench.clean()
+
+
+def test_counts_that_a_rule_fails_at_stop_the_rule_and_not_the_run(monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("broken check")
+
+    monkeypatch.setattr(PrivatePages, "takes_counts", broken)
+    ledger = Ledger(POOLS, EDGES)
+    told = {"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA, 0, 0)}
+    assert ledger.take_counts(told, Cause(1, "reserve", -1, ""))
+    assert "rule I6" in ledger.crashed and "broken check" in ledger.crashed
+    assert ledger.findings == {} and "I13" in ledger.rules_watched
+
+
+def test_counts_that_are_off_are_not_taken_without_their_event():
+    ledger = Ledger(POOLS, EDGES, rules=["I13"])
+    cause = Cause(1, "reserve", -1, "")
+    assert ledger.take_counts({"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA, 0, 0)}, cause)
+    assert not ledger.take_counts({"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA - 1, 0, 0)}, cause)
+    assert not ledger.take_counts({"full": (FULL, FULL, 1, 0), "swa": (SWA, SWA, 0, 0)}, cause)

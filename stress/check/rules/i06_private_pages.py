@@ -69,7 +69,9 @@ class PrivatePages(Rule):
 
     def takes_counts(self, told: dict[str, tuple[int, ...]], cause: Cause, shadow: Shadow) -> bool:
         pool = self._pool
-        if pool is None or pool.surplus:
+        if pool is None:
+            pool = self._pool = next(iter(shadow.pools.values()))
+        if pool.surplus:
             return False
         _, kind, rid, _ = cause
         _, _, evictable, protected = told[pool.shape.name]

@@ -58,7 +58,7 @@ class Rule:
 
     def takes_counts(self, told: dict[str, tuple[int, ...]], cause: Cause, shadow: Shadow) -> bool:
         """Of a rule that sees COUNTS: does what `check` would do with those of these pools, where it is plain that it
-        reports nothing. False, and nothing is done: it has to see the events."""
+        reports nothing. False, and nothing is done: it has to see the events. One rule alone may do that."""
         return False
 
     def close(self, pool: PoolShadow, event: Event | None, shadow: Shadow, report: Report) -> None:
