@@ -25,10 +25,11 @@ from stress.target.store import resolve
 LEVELS = (0, 1, 2, 3)
 SECTIONS = ("levels", "bare", "rules")
 REFERENCE = "reference"
-# What is printed -> overrides. Of every eighth request, or of each one, is watched what is its own.
+# What is printed -> overrides. Of one request in sixteen, in eight, or of each one, is watched what is its own.
 WAYS = {
     "0": ("check.level=0",),
     "1": ("check.level=1", "check.closely=1"),
+    "2, closely = 16": ("check.level=2", "check.closely=16"),
     "2, closely = 8": ("check.level=2", "check.closely=8"),
     "2, closely = 1": ("check.level=2", "check.closely=1"),
     "3": ("check.level=3", "check.closely=1"),

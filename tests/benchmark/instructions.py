@@ -1,6 +1,6 @@
 """What level 2 costs in instructions: one rank of the seed run at each level under valgrind, which counts them.
 
-    python tests/benchmark/instructions.py [--requests 150] [--closely 8,1]
+    python tests/benchmark/instructions.py [--requests 150] [--closely 16,1]
 
 Where a machine is shared CPU time varies by a quarter from run to run; instructions repeat to a thousandth, though they
 leave out what the checks do to the caches. Each level runs twice, with few requests and with all, and the difference
@@ -43,7 +43,7 @@ def of_requests(requests: int, overrides: tuple[str, ...]) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=150)
-    parser.add_argument("--closely", default="8,1")
+    parser.add_argument("--closely", default="16,1")
     given = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("instructions: no valgrind on the PATH; install Debian's package of that name")
