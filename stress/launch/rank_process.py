@@ -13,8 +13,6 @@ _OLDER = 20
 
 
 def settle_process() -> None:
-    """One thread for torch, and no collection of what is there by now: modules, and what they have made."""
+    """One thread for torch, and a look for cycles now and then."""
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(_YOUNG, _OLDER, _OLDER)

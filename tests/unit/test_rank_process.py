@@ -13,10 +13,10 @@ settle_process()
 cycle = [[]]
 cycle[0].append(cycle)
 del cycle
-print(gc.get_freeze_count() > 10_000, gc.get_threshold(), torch.get_num_threads(), gc.collect() >= 2)
+print(gc.get_threshold(), torch.get_num_threads(), gc.collect() >= 2)
 """
 
 
 def test_a_settled_process_looks_for_cycles_seldom_but_still_finds_them():
     done = subprocess.run([sys.executable, "-c", SETTLED], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[0] == "True (20000, 20, 20) 1 True"
+    assert done.stdout.split("\n")[0] == "(20000, 20, 20) 1 True"
