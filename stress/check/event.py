@@ -107,7 +107,7 @@ class Cause(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """Not a tuple: its fields are read some twenty times, and a slot is read at a tenth of the price."""
+    """Not a named tuple: its fields are read many times, and up to Python 3.11 a slot is much the cheaper to read."""
 
     kind: EventKind
     pool: str  # a pool's name; for an edge event the target pool of the edge

@@ -81,10 +81,9 @@ def plan_of(
     closing = [rule for rule in rules if rule.closes] if kind is EventKind.GROUP_END else []
     if not all(rule.proved for rule in closing):
         proofs = Proofs()
-    others = [(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)]
     return Plan(
         *proofs,
-        others=others,
+        others=[(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)],
         journalled=kind in JOURNALLED,
         asks=kind in (EventKind.INTENT, EventKind.RETURN),
         stirs=kind not in _STILL,

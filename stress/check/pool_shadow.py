@@ -37,12 +37,10 @@ class PoolShadow:
         self.end = shape.first_page + shape.pages
         self.null = shape.null_page
         size = max(self.end, 0 if self.null is None else self.null + 1)
-        # The same bytes once more: of a bytearray one is read at half the price of a memoryview's.
-        self.on_loan_cells, self.asked_cells = bytearray(size), bytearray(size)
-        self.on_loan = np.frombuffer(self.on_loan_cells, dtype=bool)
+        self.on_loan = np.zeros(size, dtype=bool)
         self.owner = np.full(size, -1, dtype=np.int64)
         self.lent_by = np.zeros(size, dtype=np.int32)  # index into Shadow.causes; 0: never lent
-        self.asked = np.frombuffer(self.asked_cells, dtype=bool)
+        self.asked = np.zeros(size, dtype=bool)
         self.orphan = np.zeros(size, dtype=bool)  # on loan, held by nobody, and reported
         self.tables = np.zeros(size, dtype=np.int32)  # how many request tables name the page
         self.extra = np.zeros(size, dtype=np.int32)

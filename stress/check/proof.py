@@ -24,7 +24,7 @@ Consult = Callable[[Event, list[Check]], None]
 
 
 class PoolCells:
-    """A pool's state page by page: views of its arrays' bytes, and the edge that leads into it and out of it."""
+    """A pool's state page by page: memoryviews of its arrays, and the edge that leads into it and out of it."""
 
     __slots__ = (
         "asked",
@@ -49,7 +49,8 @@ class PoolCells:
         self.transfers = transfers
         self.busy = transfers.busy_cells
         self.first, self.end = pool.first, pool.end
-        self.on_loan, self.asked = pool.on_loan_cells, pool.asked_cells
+        self.on_loan = memoryview(pool.on_loan)
+        self.asked = memoryview(pool.asked)
         self.owner = memoryview(pool.owner)
         self.lent_by = memoryview(pool.lent_by)
         self.tables = memoryview(pool.tables)

@@ -28,17 +28,8 @@ VERDICTS = (0, 1)
 def command_s(level: int, launcher: str, overrides: list[str]) -> tuple[float, float]:
     """CPU seconds of all processes of one run, and its wall seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "stress",
-            "run",
-            "seed",
-            "--launcher",
-            launcher,
-            "--out",
-            f"{folder}/run",
-        ]
+        started = f"--launcher={launcher}", f"--out={folder}/run"
+        command = [sys.executable, "-m", "stress", "run", "seed", *started]
         for override in (f"check.level={level}", "check.require=[]", *overrides):
             command += ["--set", override]
         before_s, start_s = _children_s(), time.monotonic()
