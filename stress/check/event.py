@@ -20,17 +20,25 @@ import numpy as np
 class EventKind(str, Enum):
     """`edge` events speak of a mapping edge (source pool -> target pool), the others of one pool."""
 
-    LEND = "lend"  # pool, pages: left the free list
+    # pool, pages: left the free list; token = 1: with what is in them, as pages that a prefix cache found there
+    LEND = "lend"
     RETURN = "return"  # pool, pages: are on the free list again, in the order in which they went
     # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
     INTENT = "intent"
+    # pool, pages: each gains a reference, or gives one up; with the last one the page is asked back. Of pools whose pages
+    # are shared by count
+    REF = "ref"
+    UNREF = "unref"
+    # pool, rid, pages, table: found in the prefix cache for a request, in order, null where none is needed
+    HIT = "hit"
     BIND = "bind"  # edge, pages = source pages, peers = what they shall map to from now on (no_peer: nothing)
     MAP = "map"  # edge, pages = source pages, peers = what the mapping says now (no_peer included)
     SLOTS = "slots"  # edge, pages = source slots, peers = target slots: a sample for offset checks
     GROUP_BEGIN = "group_begin"  # pool, or ALL_POOLS: frees are deferred from here
     GROUP_END = "group_end"  # pool, or ALL_POOLS: everything deferred has been flushed
     # pool, rid, pages: the pages in the request's table now, in order; empty: it holds none. token = how many of the
-    # first ones are all that it named when it was last told; -1: it may have changed in any way
+    # first ones are all that it named when it was last told; -1: it may have changed in any way. table: which of the
+    # request's tables, where it has several
     HOLD = "hold"
     FREE_LIST = "free_list"  # pool, pages: the whole free list, read by a sweep
     CACHED = "cached"  # pool, pages: every page in the prefix cache, read by a sweep
@@ -91,6 +99,8 @@ ALL_OBSERVATIONS = frozenset(
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
         *("row_memory", "clock"),
+        # pages are shared by count; an admitted request's table is its prefix, in whole pages
+        *("references", "whole_prefix"),
         *("lookups", "collectives", "decisions"),
     }
 )
@@ -119,6 +129,17 @@ class Event:
     at_us: int
     # Of a lock or a transfer: which one; of a read: where in the table; of a hold: how many pages are as before.
     token: int = -1
+    table: str = ""  # which table of the request; "": its only one
+
+    @property
+    def owner(self) -> int | tuple[int, str]:
+        """By what the shadow keeps a table: the request, and which of its tables where it has several."""
+        return (self.cause.rid, self.table) if self.table else self.cause.rid
+
+
+def request_of(owner: int | tuple[int, str]) -> int:
+    """The request of an `Event.owner`."""
+    return owner if isinstance(owner, int) else owner[0]
 
 
 def with_arrays(event: Event) -> Event:

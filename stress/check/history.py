@@ -18,7 +18,10 @@ from stress.check.state import Shadow
 JOURNAL_EVENTS = 100_000
 HISTORY_LINES = 20
 _TRANSFERS = frozenset({EventKind.TRANSFER_BEGIN, EventKind.TRANSFER_END})
-JOURNALLED = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND}) | _TRANSFERS
+_COUNTED = frozenset({EventKind.REF, EventKind.UNREF})
+JOURNALLED = (
+    frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND}) | _TRANSFERS | _COUNTED
+)
 
 # A request's own operations say enough by their name; in the others the step tells whose pages they were.
 _OWN_KINDS = frozenset({"checkpoint", "finish", "abort", "retract"})
@@ -83,6 +86,8 @@ class History:
         cause = event.cause
         if event.kind in _TRANSFERS:
             return self._transfer_line(event, pool, page)
+        if event.kind in _COUNTED:
+            return self._counted_line(event, pool, page)
         if event.peers is None:
             if event.pool != pool or not (event.pages == page).any():
                 return None
@@ -103,6 +108,14 @@ class History:
         if not len(at):
             return None
         return self._edge_line(event, source, int(event.pages[at[0]]), int(event.peers[at[0]]))
+
+    def _counted_line(self, event: Event, pool: str, page: int) -> str | None:
+        times = np.count_nonzero(event.pages == page) if event.pool == pool else 0
+        if not times:
+            return None
+        what = "took" if event.kind is EventKind.REF else "gave up"
+        count = "a reference" if times == 1 else f"{times} references"
+        return f"{event.cause.operation} {event.method} {what} {count} to {pool} page {page} ({blame(event.cause)})"
 
     def _transfer_line(self, event: Event, pool: str, page: int) -> str | None:
         """What ended without the page is not told of it."""

@@ -17,7 +17,7 @@ _MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKin
 # Events that leave nothing to look at when the operation is over.
 _STILL = frozenset(
     {EventKind.HOLD, EventKind.WRITTEN, EventKind.READ, EventKind.LIVE, EventKind.LOCK, EventKind.UNLOCK}
-    | {EventKind.KEYS, EventKind.CONTENT, EventKind.ENDED, EventKind.CLOCK, EventKind.REFUSED}
+    | {EventKind.KEYS, EventKind.HIT, EventKind.CONTENT, EventKind.ENDED, EventKind.CLOCK, EventKind.REFUSED}
 )
 
 
@@ -85,7 +85,7 @@ def plan_of(
         *proofs,
         others=[(rule, check) for rule, check in checks if not (rule.proved or kind in rule.proved_kinds)],
         journalled=kind in JOURNALLED,
-        asks=kind in (EventKind.INTENT, EventKind.RETURN),
+        asks=kind in (EventKind.INTENT, EventKind.UNREF, EventKind.RETURN),
         stirs=kind not in _STILL,
         listeners=listeners,
         looked_at=kind in LOOKED_AT,

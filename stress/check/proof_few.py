@@ -22,6 +22,8 @@ class Few:
 
     def lend(self, event: Event, others: list[Check]) -> bool:
         """In range, free, each once, under no transfer."""
+        if event.token >= 0:
+            return False  # what is in the pages stays: that is not taken in here
         cells, pages, cause = self._cells[event.pool], event.pages, event.cause
         first, end, on_loan, busy = cells.first, cells.end, cells.on_loan, cells.busy
         for page in pages:

@@ -6,7 +6,8 @@ import numpy as np
 
 from stress.check.event import Event
 from stress.check.proof import Check, Consult, EdgeCells, PoolCells
-from stress.check.state import ONCE, Shadow, first_difference
+from stress.check.state import Shadow
+from stress.check.table_change import ONCE, first_difference
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _FEW = 16  # pages of a table's change that are looked at one by one
@@ -19,6 +20,8 @@ class Many:
         self._shadow, self._cells, self._consult = shadow, cells, consult
 
     def lend(self, event: Event, others: list[Check]) -> bool:
+        if event.token >= 0:
+            return False  # what is in the pages stays: that is not taken in here
         pool = self._cells[event.pool].pool
         pool.look(event.pages)
         if pool.loans or pool.repeated is not None or len(pool.outside):
@@ -136,7 +139,7 @@ class Many:
     def hold(self, event: Event, others: list[Check]) -> bool:
         """A table grows by pages on loan that nobody has asked back, or shrinks."""
         cells, rid, new, shadow = self._cells[event.pool], event.cause.rid, event.pages, self._shadow
-        if type(new) is list:
+        if type(new) is list or event.table:
             return False
         old = shadow.tables.get(rid, _NOTHING)
         same = event.token if event.token >= 0 else first_difference(old, new)
@@ -166,7 +169,7 @@ class Many:
             unknown = pool.owner[gained] < 0
             if np.count_nonzero(unknown):
                 pool.owner[gained[unknown]] = rid
-        shadow.set_table(pool, event.cause, new, same)
+        shadow.set_table(pool, event.cause, rid, new, same)
         return True
 
     def _may_be_held(self, cells: PoolCells, gained: list[int]) -> bool:

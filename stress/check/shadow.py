@@ -166,7 +166,7 @@ class Ledger:
     def _judge(self, event: Event, plan: Plan) -> None:
         """Shows an event to every rule that wants it, then applies it."""
         shadow = self.shadow
-        self._stirred = self._stirred or plan.stirs
+        self._stirred = self._stirred or plan.stirs or event.table != ""  # its references are counted then
         self._asked = self._asked or plan.asks
         if plan.journalled:
             self._journal(event)

@@ -12,11 +12,11 @@ import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
+from stress.check.reference_shadow import References
+from stress.check.table_change import ONCE, first_difference
 from stress.check.transfer_shadow import TransferShadow
 
 _NOTHING = np.empty(0, dtype=np.int64)
-# Of the tables' own type: numpy adds a plain 1 to int32 entry by entry, at 50 times the price.
-ONCE = np.int32(1)
 _NOBODY = Cause(0, "", -1, "")
 # Operations that end a request's hold on its pages, or repoint its row to the cache's copy of them.
 _OWN_KINDS = frozenset({"finish", "abort", "retract", "checkpoint"})
@@ -33,10 +33,11 @@ class Shadow:
         self.edges_from: dict[str, list[EdgeShadow]] = {name: [] for name in self.pools}
         for edge in self.edges:
             self.edges_from[edge.shape.source].append(edge)
-        self.tables: dict[int, np.ndarray] = {}
+        self.tables: dict[int | tuple[int, str], np.ndarray] = {}  # by Event.owner
         self.transfers = TransferShadow(self.pools)
-        # By request: runs of its table: (place of the first page, index of the cause with which it got those pages).
-        self.rows_gained: dict[int, list[tuple[int, int]]] = {}
+        # By owner: runs of its table: (place of the first page, index of the cause with which it got those pages).
+        self.rows_gained: dict[int | tuple[int, str], list[tuple[int, int]]] = {}
+        self.references = References(self.pools)
         # Locks that are held, by (pool, token), in source pages, and how many hold each source page, by pool
         self.locks: dict[tuple[str, int], np.ndarray] = {}
         self.holders: dict[str, np.ndarray] = {}
@@ -59,6 +60,8 @@ class Shadow:
             EventKind.LEND: self._lend,
             EventKind.RETURN: self._return,
             EventKind.INTENT: self._intent,
+            EventKind.REF: self.references.take,
+            EventKind.UNREF: self.references.give_up,
             EventKind.BIND: self._bind,
             EventKind.HOLD: self._hold,
             EventKind.GROUP_BEGIN: self._group_begin,
@@ -91,6 +94,7 @@ class Shadow:
         self.doubtful = False
         self.returns.clear()
         self.named_returns.clear()
+        self.references.touched.clear()
         for edge in self.edges:
             edge.doubled.clear()
 
@@ -135,7 +139,10 @@ class Shadow:
     def _lend(self, event: Event) -> None:
         pool = self.pools[event.pool]
         self.strays = self.strays or len(pool.outside) > 0
+        written = None if event.token < 0 else pool.valid[self.transfers.is_written(event.pool, pool.valid)]
         pool.lend(event.cause.rid, self.cause_index(event.cause))
+        if written is not None:
+            self.transfers.write(event, written)
 
     def _return(self, event: Event) -> None:
         pool = self.pools[event.pool]
@@ -160,33 +167,34 @@ class Shadow:
 
     def _hold(self, event: Event) -> None:
         pool, rid, new = self.pools[event.pool], event.cause.rid, event.pages
-        old = self.tables.get(rid, _NOTHING)
+        old = self.tables.get(event.owner, _NOTHING)
         same = first_difference(old, new)
         np.subtract.at(pool.tables, pool.inside(old[same:]), ONCE)
         gained = pool.inside(new[same:])
+        self.references.touch(event.pool, new[same:])
+        self.references.touch(event.pool, old[same:])
         np.add.at(pool.tables, gained, ONCE)
         pool.owner[gained[pool.owner[gained] < 0]] = rid
-        self.set_table(pool, event.cause, new, same)
+        self.set_table(pool, event.cause, event.owner, new, same)
 
-    def set_table(self, pool: PoolShadow, cause: Cause, pages: np.ndarray, same: int) -> None:
-        """The table of the cause's request is `pages` now, the first `same` as before; none: it has gone."""
-        rid = cause.rid
+    def set_table(self, pool: PoolShadow, cause: Cause, owner, pages: np.ndarray, same: int) -> None:
+        """The table of that owner is `pages` now, the first `same` as before; none: it has gone."""
         if not len(pages):
-            self.tables.pop(rid, None)
-            self.rows_gained.pop(rid, None)
+            self.tables.pop(owner, None)
+            self.rows_gained.pop(owner, None)
             return
-        self.tables[rid] = pages
-        runs = self.rows_gained.setdefault(rid, [])
+        self.tables[owner] = pages
+        runs = self.rows_gained.setdefault(owner, [])
         while runs and runs[-1][0] >= same:
             runs.pop()
         if len(pages) > same:
             runs.append((same, self.cause_index(cause)))
         pool.tables_named = True
 
-    def gained_in(self, rid: int, first: int, count: int) -> np.ndarray:
+    def gained_in(self, owner: int | tuple[int, str], first: int, count: int) -> np.ndarray:
         """int64[count]: index of the cause that gave each page from place `first` on. Unknown: the latest."""
         known, end = np.full(count, len(self.causes), dtype=np.int64), count
-        for place, index in reversed(self.rows_gained.get(rid, ())):
+        for place, index in reversed(self.rows_gained.get(owner, ())):
             start = max(0, place - first)
             known[start:end] = index
             if not start:
@@ -241,10 +249,3 @@ class Shadow:
 
     def _cached(self, event: Event) -> None:
         self.cached = event.pages
-
-
-def first_difference(old: np.ndarray, new: np.ndarray) -> int:
-    """Length of the common prefix of two arrays."""
-    common = min(len(old), len(new))
-    differs = old[:common] != new[:common]
-    return int(differs.argmax()) if np.count_nonzero(differs) else common

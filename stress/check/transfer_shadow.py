@@ -97,6 +97,7 @@ class TransferShadow:
         else:
             return
         self._move(event.pool, pages, 1)
+        shadow.references.touch(event.pool, pages)
 
     def end(self, event: Event, shadow: Shadow) -> None:
         """`event.pages` are valid now; a ticket that is not open is left alone."""
@@ -105,6 +106,7 @@ class TransferShadow:
             return
         for pool, pages in ((transfer.pool, transfer.pages), *transfer.peers):
             self._move(pool, pages, -1)
+            shadow.references.touch(pool, pages)
         if transfer.kind != "load":
             return
         of, pages = self._pages[transfer.pool], transfer.pages
@@ -114,5 +116,5 @@ class TransferShadow:
 
     def _move(self, pool: str, pages: np.ndarray, by: int) -> None:
         of = self._pages[pool]
-        of.busy[pages] += by
+        np.add.at(of.busy, pages, np.int32(by))  # a page that is named twice counts twice
         of.moving += by * len(pages)

@@ -16,7 +16,9 @@ from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader
 
 # Events after which counts may be others, or another request's.
-_MOVES = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.HOLD})
+_MOVES = frozenset(
+    {EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.HOLD, EventKind.REF, EventKind.UNREF}
+)
 _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 
 
@@ -67,6 +69,7 @@ class Journal:
         method: str,
         slots_of: int = 0,
         token: int = -1,
+        table: str = "",
     ) -> None:
         """Journals an event under the present cause; on a CPU the ledger sees it now.
 
@@ -78,7 +81,7 @@ class Journal:
             self.moved = True
         if not self._waits:
             self.ledger.observe(
-                Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token)
+                Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token, table)
             )
             return
         send = self.reader.send

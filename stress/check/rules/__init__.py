@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stress.check.rules.i01_padding import Padding
 from stress.check.rules.i02_exclusive import Exclusive
+from stress.check.rules.i02_one_place import OnePlace
+from stress.check.rules.i03_references import ReferencesGivenUp
 from stress.check.rules.i03_returned import Returned
 from stress.check.rules.i04_mapping import Mapping
 from stress.check.rules.i05_one_source import OneSource
@@ -15,12 +17,14 @@ from stress.check.rules.i09_row_memory import RowMemory
 from stress.check.rules.i09_window import Window
 from stress.check.rules.i10_live import Live
 from stress.check.rules.i11_locks import Locks
+from stress.check.rules.i12_counted import Counted
 from stress.check.rules.i12_held import Held
 from stress.check.rules.i13_conservation import Conservation
 from stress.check.rules.i14_promise import Promise
 from stress.check.rules.i15_transfers import Transfers
 from stress.check.rules.i16_content import Content
 from stress.check.rules.i17_agreed import Agreed
+from stress.check.rules.i17_found import Found
 from stress.check.rules.i17_given_back import GivenBack
 from stress.check.rules.i17_written import Written
 from stress.check.rules.i18_alike import Alike
@@ -34,7 +38,9 @@ from stress.check.rules.rule import Rule
 RULES: tuple[type[Rule], ...] = (
     Padding,
     Exclusive,
+    OnePlace,
     Returned,
+    ReferencesGivenUp,
     Mapping,
     OneSource,
     Holder,
@@ -46,11 +52,13 @@ RULES: tuple[type[Rule], ...] = (
     Live,
     Locks,
     Held,
+    Counted,
     Conservation,
     Promise,
     Transfers,
     Content,
     Written,
+    Found,
     GivenBack,
     Agreed,
     Alike,

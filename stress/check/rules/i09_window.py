@@ -20,7 +20,7 @@ from stress.check.state import Shadow
 class Window(Rule):
     id = "I9"
     title = "what a forward pass reads of its window is lent, mapped and of the same generation"
-    needs = frozenset({"lends", "returns", "mapping", "tables", "reads"})
+    needs = frozenset({"lends", "returns", "tables", "reads"})
     kinds = frozenset({EventKind.READ})
 
     def __init__(self):
@@ -30,7 +30,7 @@ class Window(Rule):
         edge = shadow.edge_into.get(event.pool)
         pages = event.pages
         source = shadow.pools[event.pool] if edge is None else edge.source
-        since = shadow.gained_in(event.cause.rid, event.token, len(pages))
+        since = shadow.gained_in(event.owner, event.token, len(pages))
         bad = ~source.on_loan[pages] | source.asked[pages]
         bad |= source.lent_by[pages] > since
         if edge is not None:

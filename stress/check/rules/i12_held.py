@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from stress.check.event import Event, EventKind, with_arrays
+from stress.check.event import Event, EventKind, request_of, with_arrays
 from stress.check.history import blame
 from stress.check.pool_shadow import PoolShadow
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
-from stress.check.state import Shadow, first_difference
+from stress.check.state import Shadow
+from stress.check.table_change import first_difference
 
 
 class Held(Rule):
@@ -94,7 +95,7 @@ class Held(Rule):
 
     def _check_table(self, event: Event, shadow: Shadow, report: Report) -> None:
         pool = shadow.pools[event.pool]
-        old = shadow.tables.get(event.cause.rid, event.pages[:0])
+        old = shadow.tables.get(event.owner, event.pages[:0])
         gained = event.pages[first_difference(old, event.pages) :]
         gained = gained[(gained >= pool.first) & (gained < pool.end)]
         gone = gained[~pool.on_loan[gained] | pool.asked[gained]]
@@ -124,7 +125,7 @@ def _violation(event: Event, pages: list[int], how: str, shadow: Shadow) -> Viol
     page = pages[0]
 
     def message() -> str:
-        holders = [rid for rid, table in shadow.tables.items() if (table == page).any()]
+        holders = [request_of(owner) for owner, table in shadow.tables.items() if (table == page).any()]
         return (
             f"page {page} {how} by {event.method} ({blame(event.cause)}) while the table of request "
             f"{', '.join(map(str, holders[:4]))} names it{such_pages(len(pages))}"

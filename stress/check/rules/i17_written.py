@@ -25,7 +25,7 @@ _TRANSFER_BEGIN, _WRITTEN = EventKind.TRANSFER_BEGIN, EventKind.WRITTEN
 class Written(Rule):
     id = "I17"
     title = "what is matched, read after a load, or stored was written"
-    needs = frozenset({"lends", "tables", "writes", "transfers"})
+    needs = frozenset({"lends", "tables", "writes", "transfers", "whole_prefix"})
     kinds = frozenset({EventKind.HOLD, EventKind.WRITTEN, EventKind.TRANSFER_BEGIN})
     takes_lists = True  # what was written is asked for by the shadow alone
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import Event, EventKind, request_of
 from stress.check.rules.rule import Report, Rule, Violation
 from stress.check.state import Shadow
 
@@ -23,8 +23,8 @@ class Drained(Rule):
             on_loan = pool.on_loan[pool.first : pool.end]
             if on_loan.any():
                 self._report_lent(name, pool.first + np.flatnonzero(on_loan), report)
-        for rid, table in shadow.tables.items():
-            report(_held(event.pool, rid, table))
+        for owner, table in shadow.tables.items():
+            report(_held(event.pool, request_of(owner), table))
         left = {what: count for what, count in zip(_LEFTOVER, event.pages.tolist(), strict=True) if count}
         if left:
             text = ", ".join(f"{count} {what}" for what, count in left.items())

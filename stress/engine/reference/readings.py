@@ -31,6 +31,7 @@ class EngineReadings:
         {
             *("lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain"),
             *("owners", "writes", "transfers", "reads", "live", "locks", "keys", "content"),
+            "whole_prefix",
         }
     )
     marks_exempt: frozenset[str] = frozenset()

@@ -32,6 +32,7 @@ class SglangEngine(SglangReadings):
         self.gates_match = gates_match  # a prefix is found only as far as its window is there
         self.observes = frozenset(
             {"lends", "returns", "mapping", "groups", "tables", "cache", "counts", "drain", "writes"}
+            | {"whole_prefix"}
         )
         if paged_swa:
             self.observes |= {"reads"}
