@@ -148,4 +148,5 @@ def _import_modules(root: Path) -> SimpleNamespace:
 
 
 def _is_there(root: Path, name: str) -> bool:
-    return root.joinpath(*name.split(".")).with_suffix(".py").is_file()
+    module = root.joinpath(*name.split("."))
+    return module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()
