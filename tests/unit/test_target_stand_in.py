@@ -5,7 +5,7 @@ import operator
 
 import pytest
 
-from stress.engine.sglang.stand_in import StandIn, StandInModule, StandInUsed, seal, unseal
+from stress.engine.stand_in import StandIn, StandInModule, StandInUsed, seal, unseal
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from stress.engine.sglang.stand_in import StandInUsed
+from stress.engine.stand_in import StandInUsed
 
 CONFIG_ACCESSORS = ("get_disagg", "get_spec", "get_serving", "get_parallel")
 

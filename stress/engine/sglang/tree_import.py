@@ -19,14 +19,14 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from stress.engine.sglang.features import Features, ask_features
-from stress.engine.sglang.stand_in import seal
 from stress.engine.sglang.substitutes import (
     TreeConfig,
     answer_configuration,
     replace_cpu_kernels,
     replace_page_hash,
 )
-from stress.engine.sglang.tree_finder import MissingFinder, TreeFinder
+from stress.engine.sglang.tree_finder import missing_finder, tree_finder
+from stress.engine.stand_in import seal
 
 TREE_CORES = ("python", "rust")
 TREE_CORE_VARIABLE = "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"
@@ -159,8 +159,8 @@ def _is_installed(root: Path) -> bool:
 
 def _import_tree(root: Path) -> Tree:
     installed = _is_installed(root)
-    missing = MissingFinder()
-    finder = TreeFinder(root)
+    missing = missing_finder()
+    finder = tree_finder(root)
     if installed:
         found = _import_modules(root)
     else:

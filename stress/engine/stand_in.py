@@ -1,4 +1,4 @@
-"""Objects that stand where a module of SGLang, or of a package it needs, is not imported.
+"""Objects that stand where a module of a tree, or of a package it needs, is not imported.
 
 A module body may do to one what definitions do: take attributes, subclass, decorate, annotate, call to build
 a constant. Nothing may decide anything by one: a test, a comparison, an iteration, a number, a string raise
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 _SEALED = False
@@ -106,10 +107,11 @@ def sealed() -> bool:
 
 
 class StandIn:
-    """One name of a module that is not imported."""
+    """One name of a module that is not imported. `cure` ends the message of a refusal: which list to extend."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, cure: str = "") -> None:
         object.__setattr__(self, "_stand_in_name", name)
+        object.__setattr__(self, "_stand_in_cure", cure)
         object.__setattr__(self, "_stand_in_base", None)
 
     def __getattr__(self, attribute: str) -> Any:
@@ -118,7 +120,7 @@ class StandIn:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         self._refuse(f"asked for .{attribute}", always=False)
-        part = StandIn(f"{self._stand_in_name}.{attribute}")
+        part = StandIn(f"{self._stand_in_name}.{attribute}", self._stand_in_cure)
         object.__setattr__(self, attribute, part)
         return part
 
@@ -131,7 +133,7 @@ class StandIn:
         self._refuse("called", always=False)
         if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType | type):
             return args[0]
-        return StandIn(f"{self._stand_in_name}()")
+        return StandIn(f"{self._stand_in_name}()", self._stand_in_cure)
 
     def __getitem__(self, key: Any) -> StandIn:
         self._refuse("subscripted", always=False)
@@ -163,9 +165,9 @@ class StandIn:
 
     def _refuse(self, how: str, *, always: bool = True) -> None:
         if always or _SEALED:
+            cure = f"; {self._stand_in_cure}" if self._stand_in_cure else ""
             raise StandInUsed(
-                f"{self._stand_in_name} was {how}, but this module is not imported with the tree; "
-                "add it to TREE_MODULES in stress/engine/sglang/tree_finder.py"
+                f"{self._stand_in_name} was {how}, but this module is not imported with the tree{cure}"
             )
 
 
@@ -182,12 +184,20 @@ for _name in _DECIDES:
 
 
 class StandInModule(types.ModuleType):
-    """A module that is not imported: every public name of it is a stand-in."""
+    """A module that is not imported: every public name of it is a stand-in, but for those set on it.
+
+    `modules`: where a name is looked up that may be a module of its own.
+    """
+
+    def __init__(self, name: str, cure: str = "", modules: Mapping[str, Any] = sys.modules) -> None:
+        super().__init__(name)
+        self._stand_in_cure = cure
+        self._stand_in_modules = modules
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
-        value = sys.modules.get(full) or StandIn(full)
+        value = self._stand_in_modules.get(full) or StandIn(full, self._stand_in_cure)
         setattr(self, name, value)
         return value

@@ -1,0 +1,71 @@
+"""What of a tree is replaced where it can't run without a server or torch, each by name and tested.
+
+torch       element types and their sizes, where the process has not imported torch: see element_types
+logging     vllm.logger hands out loggers that write nothing and are known to no other logger
+config      vllm.config.get_current_vllm_config_or_none() is None, as in a process that set none
+platform    current_platform registers no cache specs of its own, as vLLM's CPU and CUDA platforms
+none_hash   NONE_HASH, the parent of a first block's hash, is the same bytes in every process
+page_hash   is not set in a tree but handed to get_request_block_hasher: see page_hash()
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import sys
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from stress.engine.stand_in import StandIn
+from stress.engine.vllm.tree_finder import MODULE_CURE
+
+NONE_HASH = hashlib.sha256(b"kvstress: no parent block").digest()
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class QuietLogger(logging.Logger):
+    """A logger outside the process's hierarchy that is enabled for no level, with vLLM's methods."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, logging.CRITICAL + 1)
+        self.propagate = False
+
+    def once(self, message: str, *args: Any, scope: str = "local") -> None:
+        """Says nothing, once or more often."""
+
+    debug_once = info_once = warning_once = error_once = once
+
+
+def answer_questions() -> tuple[str, ...]:
+    """Before any module of the tree takes them: the few names of modules not imported that are really asked.
+
+    Returns the substitutes' names. The tree's finder has to be in sys.meta_path, and stand-ins unsealed.
+    """
+    importlib.import_module("vllm.logger").init_logger = QuietLogger
+    importlib.import_module("vllm.config").get_current_vllm_config_or_none = lambda: None
+    platform = StandIn("vllm.platforms.current_platform", MODULE_CURE)
+    platform.register_custom_kv_cache_specs = lambda config: None
+    importlib.import_module("vllm.platforms").current_platform = platform
+    return "logging", "config", "platform"
+
+
+def fix_none_hash(kv_cache_utils: ModuleType) -> str:
+    """NONE_HASH of `kv_cache_utils` and of each module that took it. Returns the substitute's name."""
+    kv_cache_utils.NONE_HASH = NONE_HASH
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm.") and "NONE_HASH" in vars(module):
+            module.NONE_HASH = NONE_HASH
+    return "none_hash"
+
+
+def page_hash(page: Any) -> bytes:
+    """sha256 of (parent's hash, token ids, extra keys) in MessagePack: 32 bytes, the same in every process.
+
+    For get_request_block_hasher(hash_block_size, page_hash). MessagePack gives each value's kind and length, so
+    that different pages have different encodings; tuples and lists are one kind, as upstream's CBOR has it.
+    Raises TypeError for an extra key that has no such encoding: no object is hashed by its address.
+    """
+    return hashlib.sha256(_encode(page)).digest()
