@@ -27,6 +27,10 @@ def build_engine(
         from stress.engine.reference import build_reference
 
         return build_reference(config, arm, device, warm, faults=faults, rank=rank)
+    if (Path(tree) / "vllm").is_dir():
+        from stress.engine.vllm.build import build_vllm
+
+        return build_vllm(config, arm, Path(tree), device, warm, rank)
     from stress.engine.sglang.build import build_sglang
 
     return build_sglang(config, Path(tree), device, warm, arm.tree_core, rank)

@@ -85,6 +85,10 @@ class Watch(Journal):
             delattr(owner, name)
         self._wrapped = []
 
+    def free_list(self, pool: WatchedPool) -> Column:
+        """The ids on a pool's free list, in its order."""
+        return self.reader.slots(pool.target.get_all_free_pages())
+
     @property
     def mapping(self):
         """The target's mapping tensor, asked for anew each time: the target may replace it."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from stress.check.event import EventKind, PoolShape
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, HostReader
@@ -79,9 +81,9 @@ class BlockWatch(Journal):
             self._wrap(pool.free_block_queue, name, self._coming)
         self._wrap(manager, "get_computed_blocks", self._matching)
 
-    def free_list(self, pool: WatchedBlocks) -> list[int]:
+    def free_list(self, pool: WatchedBlocks) -> Column:
         """The ids on the pool's free list, in its order."""
-        return pool.free_list()
+        return np.array(pool.free_list(), dtype=np.int64)
 
     def _wrap(self, owner, name: str, make: Callable[[str, Callable], Callable]) -> None:
         inner = getattr(owner, name, None)

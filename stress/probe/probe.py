@@ -15,11 +15,13 @@ import numpy as np
 
 from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
-from stress.content import Content
+from stress.content import Content, GroupContent
 from stress.engine.contract import Engine, RequestSpec
 from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
+from stress.probe.block_watch import BlockWatch
 from stress.probe.cache_watch import CacheWatch
+from stress.probe.group_watch import GroupWatch
 from stress.probe.key_watch import KeyWatch
 from stress.probe.kind_does import DOES
 from stress.probe.linker_watch import LinkerWatch
@@ -57,13 +59,14 @@ class Probe:
         ledger.limit_to(told - ({"content"} if content == "off" else set()))
         self.ledger = ledger
         self._closely = closely
-        self.watch = Watch(engine.allocators(), engine.pools, engine.edges, ledger)
+        counted = "references" in engine.observes  # pages are shared by count, in a table a group
+        self.watch = _watch_of(engine, ledger)
         self.watch.engine = engine
         self.watch.closely = closely
         linker = engine.linker() if "transfers" in engine.observes else None
         self.linker_watch = LinkerWatch(linker, self.watch, closely) if linker is not None else None
         self._tells_writes = "writes" in engine.observes
-        self.requests = RequestWatch(engine, self.watch)
+        self.requests = (GroupWatch if counted else RequestWatch)(engine, self.watch)
         self._engine = engine
         self._waits = self.watch.reader.waits
         self._reads_counts = "counts" in engine.observes
@@ -79,14 +82,11 @@ class Probe:
         )
         self.content = None
         if content != "off" and "content" in engine.observes:
-            self.content = Content(
-                engine,
-                self.watch,
-                self.linker_watch,
-                every_slot=content == "full",
-                bytes_per_token=bytes_per_token,
-                closely=closely,
-            )
+            told = {"every_slot": content == "full", "bytes_per_token": bytes_per_token, "closely": closely}
+            if counted:
+                self.content = GroupContent(engine, self.watch, **told)
+            else:
+                self.content = Content(engine, self.watch, self.linker_watch, **told)
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
@@ -136,6 +136,8 @@ class Probe:
             self._after_change(rows, answer)
         elif watch.events != self._events_before:
             watch.take_cause()
+            if watch.source_lent and does.of_requests:
+                self.requests.tell_tables(rows)
             self._tell_counts(raised=self._raised())
         if not self._waits:
             self.ledger.settle(number, at_us)
@@ -144,6 +146,8 @@ class Probe:
         watch = self.watch
         if watch.events != self._events_before:
             watch.take_cause()
+        if watch.source_lent:
+            self.requests.tell_tables(rows)
         if self.rows is not None and not _failing():
             for rid, accepted in rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
@@ -234,6 +238,13 @@ class Probe:
                 continue
             self._told[pool.name] = counts
             watch.tell(_COUNTS, pool.name, list(counts), None, method)
+
+
+def _watch_of(engine: Engine, ledger: Ledger) -> Watch | BlockWatch:
+    if "references" not in engine.observes:
+        return Watch(engine.allocators(), engine.pools, engine.edges, ledger)
+    groups = tuple(group.name for group in engine.groups)
+    return BlockWatch(engine.allocators(), engine.pools[0], groups, ledger)
 
 
 def _failing() -> bool:

@@ -25,8 +25,7 @@ def tell_sweep(engine: Engine, watch: Watch, content: Content | None) -> None:
         if content is not None:
             content.sweep_window(live)
     for pool in watch.pools:
-        free = watch.reader.slots(pool.target.get_all_free_pages())
-        watch.tell(EventKind.FREE_LIST, pool.name, free, None, "sweep")
+        watch.tell(EventKind.FREE_LIST, pool.name, watch.free_list(pool), None, "sweep")
     if watch.edge is not None:
         shape = watch.source.shape
         end = shape.first_page + shape.pages

@@ -1,0 +1,133 @@
+"""The calls of vLLM's scheduler to its KV-cache manager, by feature: match, allocate, cache, free.
+
+Upstream's scheduler matches a request and gives it slots at once, and everything else is part of giving slots: what
+left the window goes, hits are taken, and the hashes of all pages that the coming forward pass will fill are published
+before it runs. `step` says which of that is going on.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from stress.engine.contract import RequestSpec
+from stress.engine.groups import Group
+from stress.engine.vllm.features import accepted
+from stress.engine.vllm.substitutes import page_hash
+from stress.engine.vllm.tree_import import VllmTree
+
+
+class Match:
+    """What the prefix cache has of a request: blocks by group, and how many tokens."""
+
+    __slots__ = ("blocks", "tokens")
+
+    def __init__(self, blocks: Any, tokens: int) -> None:
+        self.blocks, self.tokens = blocks, tokens
+
+
+class Calls:
+    """`manager`: the tree's KVCacheManager of `groups`; `page_size`: tokens a hash stands for; `chunk_tokens`: the most
+    that a step gives a request."""
+
+    def __init__(
+        self, tree: VllmTree, manager: Any, groups: tuple[Group, ...], page_size: int, chunk_tokens: int
+    ) -> None:
+        self.tree, self.manager, self.groups, self.page_size = tree, manager, groups, page_size
+        self.chunk_tokens = chunk_tokens
+        self.pool = manager.block_pool
+        self.step = ""
+        self._tables = dict(
+            zip(
+                (group.name for group in groups), manager.coordinator.single_type_managers, strict=True
+            )
+        )
+        self._hasher = tree.kv_cache_utils.get_request_block_hasher(page_size, page_hash)
+        self._tell_window_steps()
+
+    def _tell_window_steps(self) -> None:
+        """What left the window is freed inside an allocation: `step` says so meanwhile."""
+        coordinator = self.manager.coordinator
+        remove = coordinator.remove_skipped_blocks
+
+        def removing(*args, **kwargs):
+            before, self.step = self.step, "window"
+            try:
+                return remove(*args, **kwargs)
+            finally:
+                self.step = before
+
+        coordinator.remove_skipped_blocks = removing
+
+    def request(self, spec: RequestSpec) -> Any:
+        """The tree's own Request, whose hashes are known as far as its tokens are."""
+        kind = self.tree.request.Request
+        sampling = SimpleNamespace(
+            max_tokens=spec.output_tokens + 1,
+            extra_args=None,
+            structured_outputs=None,
+            skip_reading_prefix_cache=None,
+            prompt_logprobs=None,
+        )
+        wanted = {
+            "request_id": str(spec.rid),
+            "prompt_token_ids": spec.tokens(0, spec.prompt_tokens).tolist(),
+            "sampling_params": sampling,
+            "pooling_params": None,
+            "eos_token_id": None,
+            "arrival_time": 0.0,
+            "cache_salt": str(spec.namespace) if spec.namespace else None,
+            "block_hasher": self._hasher,
+        }
+        return kind(**accepted(kind, **wanted))
+
+    def match(self, request: Any) -> Match:
+        self.step = "match"
+        answer = self.manager.get_computed_blocks(request)
+        self.step = ""
+        if self.tree.features.three_part_match:
+            request.shared_prefix_boundary = answer[2]
+        return Match(answer[0], answer[1])
+
+    def allocate(
+        self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0
+    ) -> bool:
+        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. False: none."""
+        asked: dict[str, Any] = {}
+        if match is not None and match.tokens:
+            asked |= {"num_new_computed_tokens": match.tokens, "new_computed_blocks": match.blocks}
+        if ahead:
+            asked["num_lookahead_tokens"] = ahead
+        if external:
+            asked["num_external_computed_tokens"] = external
+        self.step = "slots"
+        given = self.manager.allocate_slots(request, tokens, **asked)
+        self.step = ""
+        return given is not None
+
+    def free(self, request: Any) -> None:
+        self.step = "release"
+        self.manager.free(request)
+        self.step = ""
+
+    def table(self, request_id: str, group: str) -> list[int]:
+        """Block ids in order, the null block where there is none; []: it has no blocks."""
+        return [block.block_id for block in self._tables[group].req_to_blocks.get(request_id, ())]
+
+    def pages_short(self, request_id: str, upto: int) -> int:
+        """Blocks of all groups that slots up to position `upto` need besides those that are there."""
+        return sum(
+            max(0, -(-upto // group.page_size) - len(self._tables[group.name].req_to_blocks.get(request_id, ())))
+            for group in self.groups
+        )
+
+    def keeps(self, request_id: str) -> bool:
+        """Whether any group has blocks under the request's name."""
+        return any(request_id in manager.req_to_blocks for manager in self._tables.values())
+
+    def append(self, request: Any, tokens: np.ndarray) -> None:
+        """Output tokens that were sampled, int64[n]."""
+        if len(tokens):
+            request.append_output_token_ids(tokens.tolist())

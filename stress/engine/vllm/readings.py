@@ -1,0 +1,99 @@
+"""What may be read of vLLM's KV-cache manager: see the contract and `stress.engine.groups`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stress.engine.contract import Room
+from stress.engine.groups import Group
+from stress.engine.vllm.calls import Calls
+
+NEVER = 1 << 62
+
+
+class Readings:
+    """`_running`: by request, what has its `request` of the tree."""
+
+    observes = frozenset(
+        {
+            *("lends", "returns", "groups", "references", "tables", "counts", "drain", "owners"),
+            *("writes", "reads", "content"),
+        }
+    )
+    # What an engine with a tree shows, and nothing here can.
+    marks_exempt = frozenset(
+        {
+            *("linker_loaded_without_swa", "swa_released_out_of_window", "swa_evicted", "full_evicted"),
+            *("free_group_with_unmapped", "tombstone_recovered", "node_split", "spec_tail_returned"),
+            *("load_back", "offloaded", "load_failed", "offload_failed"),
+        }
+    )
+    calls: Calls
+    groups: tuple[Group, ...]
+    _running: dict[int, Any]
+
+    @property
+    def step(self) -> str:
+        return self.calls.step
+
+    def room(self) -> Room:
+        """One pool for all groups: so many tokens could be held in each of them."""
+        tokens = self.calls.pool.get_num_free_blocks() // len(self.groups) * self.calls.page_size
+        return Room(tokens, NEVER)
+
+    def table(self, rid: int) -> np.ndarray:
+        """That of the first group that sees all positions."""
+        whole = next(group.name for group in self.groups if group.sees_all)
+        return np.array(self.group_table(rid, whole), dtype=np.int64)
+
+    def group_table(self, rid: int, group: str) -> list[int]:
+        return self.calls.table(str(rid), group)
+
+    def pages_short(self, rid: int, upto: int) -> int:
+        return self.calls.pages_short(str(rid), upto)
+
+    def committed(self, rid: int) -> int:
+        running = self._running.get(rid)
+        return 0 if running is None else running.request.num_computed_tokens
+
+    def running(self) -> list[int]:
+        return list(self._running)
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        pool = self.calls.pool
+        return {"blocks": (len(pool.blocks) - 1, pool.get_num_free_blocks(), 0, 0)}
+
+    def leftover(self) -> tuple[int, int, int, int, int]:
+        return 0, 0, 0, 0, len(self._running)
+
+    def kept_of(self, rid: int) -> tuple[int, int, int]:
+        return 0, 0, int(self.calls.keeps(str(rid)))
+
+    def marks(self) -> dict[str, int]:
+        return {}
+
+    def allocators(self) -> Any:
+        return self.calls.manager
+
+    def synchronize(self) -> None: ...
+
+    def exchange(self) -> bytes:
+        return b""
+
+    def learn(self, news: list[bytes]) -> None: ...
+
+    # One scheduler decides for all ranks of a group: nothing is agreed between them.
+
+    def join(self, members: int) -> None:
+        return None
+
+    def lookup_keys(self, rid: int) -> np.ndarray:
+        raise NotImplementedError("lookups are not agreed")
+
+    def landed(self, rids: list[int]) -> bool:
+        return True
+
+    def standing(self) -> tuple[int, ...]:
+        return (self.calls.pool.get_num_free_blocks(), len(self._running))
