@@ -193,7 +193,7 @@ def _broken_arms(config: Config) -> Iterator[str]:
 
 def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
     try:
-        is_reference = parse_target(arm.target).kind == "reference"
+        project = parse_target(arm.target).project
     except TargetError as error:
         yield f"arms.{name}.target: {error}"
         return
@@ -202,8 +202,8 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
     except ValueError as error:
         yield f"arms.{name}.fault: {error}"
         return
-    if not is_reference:
-        if config.pool.page_size == 1:
+    if project != "reference":
+        if project == "sglang" and config.pool.page_size == 1:
             yield (
                 f"pool.page_size: 1 is another allocator in SGLang, which arms.{name} is; "
                 "give a page size above 1"
@@ -212,8 +212,10 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
         if named.chosen:
             yield (
                 f"arms.{name}.fault: {arm.fault!r} is a fault of the reference and the target is {arm.target}; "
-                "leave it out, or name an edited tree (sglang==V+EDIT)"
+                f"leave it out, or name an edited tree ({project}==V+EDIT)"
             )
+        if project != "sglang" and arm.tree_core is not None:
+            yield _broken_core(name, arm)
         return
     if arm.release is None:
         yield f"arms.{name}.release: missing; choose {_choice(RELEASES)}"
@@ -226,10 +228,15 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
                 "(layout.tp_size)"
             )
     if arm.tree_core is not None:
-        yield (
-            f"arms.{name}.tree_core: {arm.tree_core!r} chooses a core of a real SGLang, and the target is the "
-            "reference; leave it out, or name a tree, as in sglang==0.5.23"
-        )
+        yield _broken_core(name, arm)
+
+
+def _broken_core(name: str, arm: Arm) -> str:
+    target = "the reference" if arm.target == "reference" else arm.target
+    return (
+        f"arms.{name}.tree_core: {arm.tree_core!r} chooses a core of a real SGLang, and the target is "
+        f"{target}; leave it out, or name a tree, as in sglang==0.5.23"
+    )
 
 
 def _choice(names: tuple[str, ...]) -> str:

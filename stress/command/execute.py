@@ -127,10 +127,12 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
 
     trees = {}
     for arm in arms:
-        target = config.arms.record(arm).target
-        if target != "reference":
-            root = resolve(target)
-            refuse_unfit(root, parse_target(target))
+        name = config.arms.record(arm).target
+        target = parse_target(name)
+        if target.kind != "reference":
+            root = resolve(name)
+            if target.project == "sglang":
+                refuse_unfit(root, target)
             trees[arm] = str(root)
     if launcher == "inline" and len(set(trees.values())) > 1:
         raise ConfigError(

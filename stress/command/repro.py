@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from stress.command.target import ask, tree_target
+from stress.target.name import TargetError
 
 
 @click.command()
@@ -18,7 +19,8 @@ from stress.command.target import ask, tree_target
 def repro(targets: tuple[str, ...], as_json: bool) -> int:
     """Free a segment with and without SWA peers, by each release strategy.
 
-    T is reference, sglang, sglang==VERSION or path:DIR, with +EDIT for an edited tree (sglang==0.5.23+filter).
+    T is reference, sglang, sglang==VERSION or path:DIR of an SGLang tree, with +EDIT for an edited one
+    (sglang==0.5.23+filter).
     Exit 0: every row is as promised (unpatched asserts twice, the filters never). Exit 1: one is not.
     """
     rows: list[dict] = []
@@ -43,6 +45,10 @@ def _rows(name: str) -> list[dict]:
         from stress.repro import repro_table
 
         return repro_table()["rows"]
+    if target.project != "sglang":
+        raise TargetError(
+            f"target {name!r}: repro asks SGLang's segment free; name reference, sglang==VERSION or an SGLang tree"
+        )
     from stress.target.process import ask_tree
     from stress.target.store import resolve
 

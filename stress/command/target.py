@@ -17,12 +17,14 @@ from stress.target.name import Target, TargetError, TargetUnavailable, parse_tar
 
 SCHEMA = 1
 UNAVAILABLE = 3
+REPORTS = {"sglang": "stress.engine.sglang.tree_report", "vllm": "stress.engine.vllm.tree_report"}
+"""By project: what imports a tree and says in one JSON document what it has, and whether it is `usable`."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 
 @click.group(no_args_is_help=False)
 def target() -> None:
-    """Fetch, edit and look at real trees: sglang==0.5.23, sglang==0.5.23+filter, path:DIR+fix.diff."""
+    """Fetch, edit and look at real trees: sglang==0.5.23+filter, vllm==0.33.0, lmcache==0.5.6, path:DIR+fix.diff."""
 
 
 @target.command(name="list")
@@ -94,7 +96,8 @@ def remove(names: tuple[str, ...], as_json: bool) -> int:
 def check(name: str, as_json: bool) -> int:
     """Import TARGET in a process of its own and say what it has.
 
-    Exit 0: an engine can be made of it. Exit 1: it has no segment free, no linker or no tree core.
+    Exit 0: an engine can be made of it. Exit 1: it lacks what an engine needs, in SGLang a segment free, a linker
+    or a tree core.
     """
     facts = ask(lambda: _facts(name))
     if isinstance(facts, int):
@@ -128,11 +131,13 @@ def _facts(name: str) -> dict[str, Any]:
     from stress.target.process import ask_tree
     from stress.target.store import resolve
 
+    target = parse_target(name)
+    if target.kind != "reference" and target.project not in REPORTS:
+        raise TargetError(
+            f"target check: knows no {target.project} trees; name one of {' or '.join(REPORTS)}"
+        )
     root: Path = resolve(name)
-    facts = ask_tree("stress.engine.sglang.tree_report", root)
-    features = facts["features"]
-    facts["usable"] = features["segment_free"] and features["linker"] and bool(facts["tree_cores"])
-    return facts
+    return ask_tree(REPORTS[target.project], root)
 
 
 def _words(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Which engine an arm names: `reference`, or the folder of a real tree.
+"""Which engine an arm names: `reference`, or a project's engine and the folder of a real tree.
 
 A target is resolved to a folder once, by the driver, and a rank is told the folder. Engines are imported when they
 are built: the reference needs no tree, and a tree needs no reference.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.engine.contract import Engine, Warm
+from stress.target.name import project_of
 
 
 def build_engine(
@@ -21,16 +22,32 @@ def build_engine(
     faults: FaultLog = NO_FAULTS,
     rank: int = 0,
 ) -> Engine:
-    """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds `sglang/`;
+    """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds the package;
     `faults`: what is wrong with it, in the reference alone; `rank`: by which its transfers fail (linker.faults)."""
     if tree is None:
         from stress.engine.reference import build_reference
 
         return build_reference(config, arm, device, warm, faults=faults, rank=rank)
-    if (Path(tree) / "vllm").is_dir():
-        from stress.engine.vllm.build import build_vllm
+    build = _BUILDERS[project_of(arm.target, Path(tree))]
+    return build(config, arm, Path(tree), device, warm, rank)
 
-        return build_vllm(config, arm, Path(tree), device, warm, rank)
+
+def _sglang(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
     from stress.engine.sglang.build import build_sglang
 
-    return build_sglang(config, Path(tree), device, warm, arm.tree_core, rank)
+    return build_sglang(config, tree, device, warm, arm.tree_core, rank)
+
+
+def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+    from stress.engine.vllm.build import build_vllm
+
+    return build_vllm(config, arm, tree, device, warm, rank)
+
+
+def _lmcache(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+    from stress.engine.lmcache.build import build_lmcache
+
+    return build_lmcache(config, arm, tree, device, warm, rank)
+
+
+_BUILDERS = {"sglang": _sglang, "vllm": _vllm, "lmcache": _lmcache}

@@ -14,10 +14,11 @@ from pathlib import Path
 from stress.target.edits import EDITS
 from stress.target.name import PATCH_ENDINGS, TargetError
 from stress.target.patch_tree import Changes, patch_tree
+from stress.target.project import Project
 from stress.target.syntax import syntax_error
 
 
-def changes_of(base: Path, edits: tuple[str, ...]) -> Changes:
+def changes_of(project: Project, base: Path, edits: tuple[str, ...]) -> Changes:
     """{path: new text, None where it is deleted} of the edits, one on top of the other.
 
     Raises TargetError for an edit that does not fit, and for a patch that leaves what is no Python.
@@ -25,7 +26,7 @@ def changes_of(base: Path, edits: tuple[str, ...]) -> Changes:
     changes: Changes = {}
     for name in edits:
         if name.endswith(PATCH_ENDINGS):
-            patched = patch_tree(base, _patch_text(name), name, changes)
+            patched = patch_tree(project, base, _patch_text(name), name, changes)
             _refuse_broken(name, patched)
             changes |= patched
         else:
@@ -41,9 +42,12 @@ def edit_label(name: str) -> str:
     return f"{Path(name).stem}-{digest[:12]}"
 
 
-def write_edited(base: Path, changes: Changes, folder: Path, *, link: bool) -> None:
-    """Fills the empty `folder` with base/sglang as changed. `link`: hard links where the disk allows them."""
-    for directory, names, files in os.walk(base / "sglang"):
+def write_edited(project: Project, base: Path, changes: Changes, folder: Path, *, link: bool) -> None:
+    """Fills the empty `folder` with the package in `base` as changed.
+
+    `link`: hard links where the disk allows them.
+    """
+    for directory, names, files in os.walk(base / project.package):
         names[:] = sorted(name for name in names if name != "__pycache__")
         here = Path(directory)
         there = folder / here.relative_to(base)

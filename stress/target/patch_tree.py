@@ -3,8 +3,9 @@
 Every line of a hunk must be found as it is. A hunk may have moved, if its lines stand in one place alone. A diff whose
 every line ends in CRLF, as mail and editors leave it, is taken without for a file that has none.
 A path that is absolute, climbs, or passes through a link is refused, and nothing of that patch is used.
-Paths are those of a wheel (sglang/...) or of a checkout (python/sglang/...), with or without a/ and b/; files
-outside the package, a pull request's tests for instance, are left out.
+Paths are those of a wheel (sglang/...) or of a checkout (python/sglang/...), with or without a/ and b/. Files
+outside the package, a pull request's tests for instance, are left out, and so are the files of the package that
+a target does without.
 """
 
 from __future__ import annotations
@@ -13,36 +14,41 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from stress.target.name import TargetError
+from stress.target.project import Project
 from stress.target.unified_diff import NOWHERE, FileDiff, Hunk, parse_diff, split_lines
 
 Changes = dict[str, str | None]
 
 
-def patch_tree(root: Path, patch: str, source: str, changed: Mapping[str, str | None]) -> Changes:
+def patch_tree(
+    project: Project, root: Path, patch: str, source: str, changed: Mapping[str, str | None]
+) -> Changes:
     """What `patch` makes of the tree below `root`, on top of `changed`. `source` names it in errors."""
     changes: Changes = {}
     for file in parse_diff(patch, source):
-        path = _path_in_tree(root, file, source)
+        path = _path_in_tree(project, root, file, source)
         if path is None:
             continue
         if path in changes:
             raise TargetError(f"{source}: changes {path} twice; use a patch that names each file once")
         before = changed[path] if path in changed else _read(root / path)
+        if before is None and file.old != NOWHERE and not project.is_wanted(PurePosixPath(path)):
+            continue  # a part of the wheel that was not unpacked
         changes[path] = _patched(_with_line_ends_of(before, file), path, before, source)
     if not changes:
-        raise TargetError(f"{source}: changes no file below sglang/; use a patch of the package")
+        raise TargetError(f"{source}: changes no file below {project.package}/; use a patch of the package")
     return changes
 
 
-def _path_in_tree(root: Path, file: FileDiff, source: str) -> str | None:
+def _path_in_tree(project: Project, root: Path, file: FileDiff, source: str) -> str | None:
     names = [name for name in (file.old, file.new) if name != NOWHERE]
     paths = {_inside(name, source) for name in names}
     if len(paths) != 1:
         raise TargetError(f"{source}: {file.old} becomes {file.new}; renames are not supported")
     parts = paths.pop()
-    if parts[:1] == ("python",):
+    if parts[0] in project.within:
         parts = parts[1:]
-    if parts[:1] != ("sglang",) or len(parts) < 2:
+    if parts[:1] != (project.package,) or len(parts) < 2:
         return None
     at = root
     for part in parts:

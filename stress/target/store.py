@@ -1,7 +1,8 @@
-"""From a target's name to the folder that holds its `sglang/`, fetched and edited where it was not before.
+"""From a target's name to the folder that holds its package, fetched and edited where it was not before.
 
 `targets/sglang-0.5.23/` holds a release, `targets/sglang-0.5.23+filter/` an edited one; each has a target.json
-that says what it is and where it came from. A folder target is used where it lies; edited, it is copied.
+that says what it is and where it came from. A folder target is used where it lies; edited, it is copied. Targets
+that drive one tree in different modes share it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 
 from stress.target.cache import keep, remove, targets_folder
 from stress.target.edited_tree import changes_of, edit_label, refuse_stale, write_edited
-from stress.target.name import Target, TargetError, parse_target
+from stress.target.name import Target, TargetError, held_project, parse_target
+from stress.target.project import PROJECTS, Project, either
 from stress.target.wheel import download_wheel, sha256_of, unpack
 
 SCHEMA = 1
@@ -46,7 +48,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def resolve(text: str) -> Path:
-    """The folder that holds the target's `sglang/`; fetches and edits what is not there yet.
+    """The folder that holds the target's package; fetches and edits what is not there yet.
 
     Raises TargetError for a name or an edit to mend, TargetUnavailable where it can't be fetched or kept.
     """
@@ -55,8 +57,12 @@ def resolve(text: str) -> Path:
         raise TargetError("target 'reference': is built from allocator/ and linker/ and has no tree")
     if target.kind == "installed":
         return _installed()
-    base = _release(target.version) if target.kind == "release" else _tree_of(target)
-    return _edited(target, base) if target.edits else base
+    project = PROJECTS[target.project]
+    if target.kind == "release":
+        base = _release(project, target.version)
+    else:
+        _, base = held_project(text, target.folder)
+    return _edited(project, target.tree, base) if target.edits else base
 
 
 def add_target(text: str) -> Path:
@@ -64,7 +70,8 @@ def add_target(text: str) -> Path:
     target = parse_target(text)
     if target.kind == "release" or target.edits:
         return resolve(text)
-    raise TargetError(f"target {text!r}: needs no adding; add sglang==VERSION, or a target with an edit")
+    releases = either([f"{name}==VERSION" for name in PROJECTS])
+    raise TargetError(f"target {text!r}: needs no adding; add {releases}, or a target with an edit")
 
 
 def remove_target(text: str) -> list[Path]:
@@ -77,7 +84,7 @@ def remove_target(text: str) -> list[Path]:
     with contextlib.suppress(
         TargetError
     ):  # a folder or a patch that is gone: then the text has to fit as it is
-        names.add(str(parse_target(text)))
+        names.add(str(parse_target(text).tree))
     found = [folder for folder in _kept_folders() if folder.name in names or _target_of(folder) in names]
     if not found:
         raise TargetError(
@@ -116,48 +123,42 @@ def read_record(folder: Path) -> Record:
         ) from error
 
 
-def _release(version: str) -> Path:
+def _release(project: Project, version: str) -> Path:
     def build(folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent) as downloads:
-            wheel = download_wheel(version, Path(downloads))
-            unpack(wheel, folder)
+            wheel = download_wheel(project, version, Path(downloads))
+            unpack(project, wheel, folder)
             record = Record(
-                target=f"sglang=={version}", version=version, wheel=wheel.name, sha256=sha256_of(wheel)
+                target=f"{project.name}=={version}",
+                version=version,
+                wheel=wheel.name,
+                sha256=sha256_of(wheel),
             )
         _write_record(folder, record)
 
-    return keep(f"sglang-{version}", build)
+    return keep(f"{project.name}-{version}", build)
 
 
-def _edited(target: Target, base: Path) -> Path:
-    changes = changes_of(base, target.edits)
+def _edited(project: Project, target: Target, base: Path) -> Path:
+    changes = changes_of(project, base, target.edits)
     is_release = target.kind == "release"
-    name = base.name if is_release else f"path-{_state_of(base)}"
+    name = base.name if is_release else f"path-{_state_of(project, base)}"
     record = Record(
         target=str(target),
         version=target.version,
-        base=str(base) if not is_release else f"sglang=={target.version}",
+        base=str(base) if not is_release else f"{project.name}=={target.version}",
         edits=target.edits,
         changed=tuple(sorted(changes)),
     )
 
     def build(folder: Path) -> None:
         # A user's own tree may be written to in place at any time: it is copied, never linked.
-        write_edited(base, changes, folder, link=is_release)
+        write_edited(project, base, changes, folder, link=is_release)
         _write_record(folder, record)
 
     folder = keep("+".join([name, *(edit_label(edit) for edit in target.edits)]), build)
     refuse_stale(folder, changes)
     return folder
-
-
-def _tree_of(target: Target) -> Path:
-    for folder in (target.folder, target.folder / "python"):
-        if (folder / "sglang" / "srt" / "mem_cache").is_dir():
-            return folder
-    raise TargetError(
-        f"target 'path:{target.folder}': holds no sglang/srt/mem_cache; name the folder above sglang/"
-    )
 
 
 def _installed() -> Path:
@@ -167,10 +168,10 @@ def _installed() -> Path:
     return Path(spec.origin).resolve().parents[1]
 
 
-def _state_of(tree: Path) -> str:
+def _state_of(project: Project, tree: Path) -> str:
     """A short digest of where a folder lies and of each Python file's size and time of change."""
     digest = hashlib.sha256(str(tree).encode())
-    for file in sorted((tree / "sglang").rglob("*.py")):
+    for file in sorted((tree / project.package).rglob("*.py")):
         state = file.stat()
         digest.update(f"{file.relative_to(tree)} {state.st_size} {state.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:12]

@@ -1,4 +1,6 @@
-"""A tree of the shape of SGLang's, in a few lines, for what edits and patches find in it."""
+"""Trees and wheels of the projects' shapes, in a few lines; SGLang's with what edits and patches find in it."""
+
+import zipfile
 
 ALLOCATOR = '''"""Pools."""
 
@@ -44,10 +46,30 @@ WRAPPER = """class UnifiedCacheLinkerWrapper:
 ALLOCATOR_PATH = "sglang/srt/mem_cache/allocator/swa.py"
 WRAPPER_PATH = "sglang/srt/mem_cache/unified_cache/unified_cache_linker.py"
 
+TREES = {
+    "sglang": {ALLOCATOR_PATH: ALLOCATOR, WRAPPER_PATH: WRAPPER},
+    "vllm": {"vllm/v1/core/block_pool.py": "class BlockPool:\n    pass\n", "vllm/version.py": "x = 1\n"},
+    "lmcache": {"lmcache/v1/memory_management.py": "class Allocator:\n    pass\n"},
+}
 
-def make_tree(root):
-    for path, text in {ALLOCATOR_PATH: ALLOCATOR, WRAPPER_PATH: WRAPPER}.items():
+
+def make_tree(root, project="sglang"):
+    for path, text in TREES[project].items():
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     return root
+
+
+def make_wheel(path, files):
+    """A wheel that pip takes: its name says which project and version it is of."""
+    name, version, *_ = [*path.stem.split("-"), "1"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {
+        f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{name}-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for each, text in {**metadata, **files}.items():
+            archive.writestr(each, text)
+    return path

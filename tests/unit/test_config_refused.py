@@ -112,7 +112,7 @@ REFUSED = [
     ),
     ("arms.patched.ranks=0-3", "leave it out, or set arms.mode = parallel"),
     ("arms.patched.ranks=[0, 3]", "arms.patched.ranks: Expected `int | str | null`, got `array`"),
-    ("arms.patched.target=vllm==0.5", "sglang==VERSION"),
+    ("arms.patched.target=other==0.5", "sglang==VERSION"),
     ("arms.patched.release=best", "choose unpatched, filter-per-call or filter-per-group"),
     ("arms.patched.fault=F99", "unknown fault 'F99'; the faults are F01"),
     ("arms.patched.fault=F01+F01", "names a fault twice"),
@@ -169,6 +169,16 @@ def test_a_real_tree_has_no_pages_of_one_token():
         ConfigError, match=r"pool\.page_size: 1 is another allocator in SGLang, which arms\.b is"
     ):
         load_config("seed", ["arms.b.target=sglang==0.5.23", "pool.page_size=1", "pool.swa_pages=20000"])
+
+
+def test_a_tree_core_is_sglang_s_alone():
+    load_config("smoke", ["arms.b.target=vllm==0.33.0"])
+    with pytest.raises(ConfigError) as refused:
+        load_config("smoke", ["arms.b.target=vllm==0.33.0", "arms.b.tree_core=rust"])
+    assert str(refused.value).endswith(
+        "arms.b.tree_core: 'rust' chooses a core of a real SGLang, and the target is vllm==0.33.0; leave it out, "
+        "or name a tree, as in sglang==0.5.23"
+    )
 
 
 def test_a_new_arm_needs_its_release():

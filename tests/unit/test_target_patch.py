@@ -3,10 +3,11 @@
 import difflib
 
 import pytest
-from target_tree import ALLOCATOR, ALLOCATOR_PATH, make_tree
+from target_tree import ALLOCATOR, ALLOCATOR_PATH, TREES, make_tree
 
 from stress.target.name import TargetError
 from stress.target.patch_tree import patch_tree
+from stress.target.project import PROJECTS
 
 
 def diff_of(before, after, old=f"a/{ALLOCATOR_PATH}", new=f"b/{ALLOCATOR_PATH}", context=3):
@@ -16,8 +17,8 @@ def diff_of(before, after, old=f"a/{ALLOCATOR_PATH}", new=f"b/{ALLOCATOR_PATH}",
     )
 
 
-def apply(root, patch, changed=None):
-    return patch_tree(root, patch, "fix.diff", changed or {})
+def apply(root, patch, changed=None, project="sglang"):
+    return patch_tree(PROJECTS[project], root, patch, "fix.diff", changed or {})
 
 
 @pytest.fixture
@@ -76,6 +77,25 @@ def test_a_pull_request_s_other_files_are_left_out(tree):
     assert set(apply(tree, outside + diff_of(ALLOCATOR, "y\n"))) == {ALLOCATOR_PATH}
     with pytest.raises(TargetError, match="no file below sglang/"):
         apply(tree, outside)
+
+
+def test_files_of_the_package_that_were_not_unpacked_are_left_out(tree):
+    name = "sglang/test/test_x.py"
+    unwanted = diff_of("x\n", "y\n", f"a/{name}", f"b/{name}")
+    assert set(apply(tree, unwanted + diff_of(ALLOCATOR, "y\n"))) == {ALLOCATOR_PATH}
+    (tree / "sglang" / "test").mkdir()
+    (tree / name).write_text("x\n")
+    assert apply(tree, unwanted) == {name: "y\n"}
+
+
+@pytest.mark.parametrize("project", ["vllm", "lmcache"])
+def test_a_patch_of_another_project_s_tree(tmp_path, project):
+    root = make_tree(tmp_path / project, project)
+    path, text = next(iter(TREES[project].items()))
+    patch = diff_of(text, text + "x = 1\n", f"a/{path}", f"b/{path}")
+    assert apply(root, patch, project=project) == {path: text + "x = 1\n"}
+    with pytest.raises(TargetError, match=f"changes no file below {project}/; use a patch of the package"):
+        apply(root, diff_of(ALLOCATOR, "y\n"), project=project)
 
 
 HOSTILE_NAMES = [

@@ -9,8 +9,10 @@ from target_tree import ALLOCATOR, ALLOCATOR_PATH, make_tree
 from stress.cli import main
 from stress.target.edited_tree import changes_of
 from stress.target.name import TargetError
+from stress.target.project import PROJECTS
 from stress.target.syntax import syntax_error
 
+SGLANG = PROJECTS["sglang"]
 HEAD = f"--- a/{ALLOCATOR_PATH}\n+++ b/{ALLOCATOR_PATH}\n"
 
 
@@ -62,6 +64,15 @@ def test_a_module_that_no_rank_executes_may_be_anything(ranks, monkeypatch, tmp_
     assert len(fakes.runs) == 1
     (tree / "sglang/srt/mem_cache/odd.py").write_text("def (")
     assert main(["run", "smoke", "--arm", "patched", *told]) == 2
+
+
+def test_another_project_s_tree_needs_no_segment_free(ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("KVSTRESS_CACHE", str(tmp_path / "cache"))
+    fakes = ranks(patched="pass")
+    tree = make_tree(tmp_path / "tree", "vllm")
+    told = ["--launcher", "local", "--set", f"arms.patched.target=path:{tree}"]
+    assert main(["run", "smoke", "--arm", "patched", *told]) == 0
+    assert len(fakes.runs) == 1
 
 
 def test_a_patch_that_leaves_a_syntax_error_names_file_and_line_and_keeps_nothing(refused, tmp_path):
@@ -131,7 +142,7 @@ def test_a_patch_with_the_line_ends_of_another_system_fits(tmp_path, mark):
     tree = make_tree(tmp_path / "tree")
     patch = tmp_path / "fix.diff"
     patch.write_bytes((mark + crlf(CHANGE + ADDED)).encode())
-    assert changes_of(tree, (str(patch),)) == {
+    assert changes_of(SGLANG, tree, (str(patch),)) == {
         ALLOCATOR_PATH: ALLOCATOR.replace("Pools", "More"),
         "sglang/srt/new.py": "x = 1\ny = 2",
     }
@@ -142,7 +153,7 @@ def test_blanks_stripped_from_empty_lines_of_context_are_no_matter(tmp_path):
     patch = tmp_path / "fix.diff"
     patch.write_bytes(crlf(CHANGE.replace("\n \n", "\n\n").replace("\n \n", "\n\n")).encode())
     assert b"\r\n\r\n\r\n" in patch.read_bytes()
-    assert changes_of(tree, (str(patch),)) == {ALLOCATOR_PATH: ALLOCATOR.replace("Pools", "More")}
+    assert changes_of(SGLANG, tree, (str(patch),)) == {ALLOCATOR_PATH: ALLOCATOR.replace("Pools", "More")}
 
 
 def test_a_file_with_such_line_ends_keeps_them(tmp_path):
@@ -150,7 +161,9 @@ def test_a_file_with_such_line_ends_keeps_them(tmp_path):
     (tree / ALLOCATOR_PATH).write_bytes(crlf(ALLOCATOR).encode())
     patch = tmp_path / "fix.diff"
     patch.write_bytes(crlf(CHANGE).encode())
-    assert changes_of(tree, (str(patch),)) == {ALLOCATOR_PATH: crlf(ALLOCATOR.replace("Pools", "More"))}
+    assert changes_of(SGLANG, tree, (str(patch),)) == {
+        ALLOCATOR_PATH: crlf(ALLOCATOR.replace("Pools", "More"))
+    }
 
 
 def test_a_patch_in_another_encoding_says_so(tmp_path):
@@ -158,4 +171,4 @@ def test_a_patch_in_another_encoding_says_so(tmp_path):
     patch = tmp_path / "fix.diff"
     patch.write_bytes(CHANGE.encode("utf-16"))
     with pytest.raises(TargetError, match=r"fix\.diff: can't be read as a patch .* use a text file in UTF-8"):
-        changes_of(tree, (str(patch),))
+        changes_of(SGLANG, tree, (str(patch),))

@@ -28,19 +28,25 @@ _PAGES = 8
 
 
 def report_tree(root: str) -> dict[str, Any]:
-    """Version, features, substitutes, and the tree cores that really load. Raises TreeError."""
+    """Version, features, substitutes, the tree cores that really load, and `usable`: an engine can be made of it.
+
+    Raises TreeError.
+    """
     started = time.perf_counter()
     tree = load_tree(root)
     seconds = time.perf_counter() - started
+    features = tree.features
+    tree_cores = loadable_tree_cores(tree) if features.segment_free else []
     return {
         "version": tree.version,
         "root": str(tree.root),
         "installed": tree.is_installed,
         "import_s": round(seconds, 2),
-        "features": msgspec.to_builtins(tree.features),
-        "tree_cores": loadable_tree_cores(tree) if tree.features.segment_free else [],
+        "features": msgspec.to_builtins(features),
+        "tree_cores": tree_cores,
         "substitutes": list(tree.substitutes),
         "stand_ins": len(tree.stand_ins),
+        "usable": features.segment_free and features.linker and bool(tree_cores),
     }
 
 
