@@ -2,7 +2,7 @@
 
 Each group has stamps of its own over all pages of the pool, for groups may differ in their page size; a page that one
 group writes is unwritten for the others. What is in a page is named by the key of the prefix up to its end and by the
-group. Compared are a hit at admission and, before each pass, what it reads of each group, by what a position sees there.
+group. Compared are a hit at admission and, before each pass, what it reads of each group: what a position sees there.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class GroupContent:
         for group in self._engine.groups:
             lo = group.reads_from(tokens)
             if method == "forward" and group.sees_all and not self._every_slot:
-                lo = max(0, tokens - group.page_size)  # a sample: the hit was compared whole, the rest as it grew
+                lo = max(
+                    0, tokens - group.page_size
+                )  # a sample: the hit was compared whole, the rest as it grew
             lo = lo // group.page_size * group.page_size
             span = self._span(rid, group, lo, tokens) if lo < tokens else None
             difference = None if span is None else self._stamps[group.name].compare(span)

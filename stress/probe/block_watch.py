@@ -62,7 +62,9 @@ class BlockWatch(Journal):
     def __init__(self, manager, shape: PoolShape, groups: tuple[str, ...], ledger: Ledger) -> None:
         super().__init__(ledger, HostReader())
         pool = manager.block_pool
-        self.on_lend: Callable[[str, Column], None] | None = None  # is told the pool and its pages that are new
+        self.on_lend: Callable[[str, Column], None] | None = (
+            None  # is told the pool and its pages that are new
+        )
         self.pools = [WatchedBlocks(shape, pool)]
         self.source = self.pools[0]
         self.edge = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 

@@ -7,8 +7,6 @@ are right all the while. Asked of each hit, before it is taken, and of each stor
 
 from __future__ import annotations
 
-import numpy as np
-
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages

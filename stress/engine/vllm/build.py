@@ -29,7 +29,10 @@ def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: in
     cache = _cache_config(tree, groups, blocks)
     tokens = blocks * max(group.page_size for group in groups)
     manager = _manager(tree, cache, groups, tokens, config.serving.chunk_tokens)
-    return VllmEngine(Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens), max_rows=config.serving.max_running)
+    return VllmEngine(
+        Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens),
+        max_rows=config.serving.max_running,
+    )
 
 
 def _manager(tree: VllmTree, cache: Any, groups: tuple[Group, ...], tokens: int, chunk_tokens: int) -> Any:

@@ -40,9 +40,7 @@ class Calls:
         self.pool = manager.block_pool
         self.step = ""
         self._tables = dict(
-            zip(
-                (group.name for group in groups), manager.coordinator.single_type_managers, strict=True
-            )
+            zip((group.name for group in groups), manager.coordinator.single_type_managers, strict=True)
         )
         self._hasher = tree.kv_cache_utils.get_request_block_hasher(page_size, page_hash)
         self._tell_window_steps()
@@ -119,7 +117,10 @@ class Calls:
     def pages_short(self, request_id: str, upto: int) -> int:
         """Blocks of all groups that slots up to position `upto` need besides those that are there."""
         return sum(
-            max(0, -(-upto // group.page_size) - len(self._tables[group.name].req_to_blocks.get(request_id, ())))
+            max(
+                0,
+                -(-upto // group.page_size) - len(self._tables[group.name].req_to_blocks.get(request_id, ())),
+            )
             for group in self.groups
         )
 

@@ -65,7 +65,11 @@ class VllmEngine(Readings):
         """Blocks of all groups that so many tokens need at most at one time."""
         pages = 0
         for group in self.groups:
-            held = tokens if group.sees_all else min(tokens, group.window + group.chunk + self.calls.chunk_tokens)
+            held = (
+                tokens
+                if group.sees_all
+                else min(tokens, group.window + group.chunk + self.calls.chunk_tokens)
+            )
             pages += -(-held // group.page_size) + 1
         return pages
 
@@ -90,9 +94,13 @@ class VllmEngine(Readings):
         for rid, upto in rows:
             request = self._running[rid].request
             tokens = upto - request.num_computed_tokens
-            given = calls.allocate(request, 1, ahead=tokens - 1) if drafts else calls.allocate(request, tokens)
+            given = (
+                calls.allocate(request, 1, ahead=tokens - 1) if drafts else calls.allocate(request, tokens)
+            )
             if not given:
-                raise RuntimeError(f"request {rid} got no slots up to {upto}, with {short} blocks short in all")
+                raise RuntimeError(
+                    f"request {rid} got no slots up to {upto}, with {short} blocks short in all"
+                )
         return True
 
     def commit(self, rows: list[tuple[int, int]]) -> None:
@@ -102,9 +110,7 @@ class VllmEngine(Readings):
             computed = request.num_computed_tokens
             upto = computed + accepted
             if self.pages_short(rid, upto):
-                raise ValueError(
-                    f"commit: request {rid} has no slots for {upto} positions; reserve first"
-                )
+                raise ValueError(f"commit: request {rid} has no slots for {upto} positions; reserve first")
             if computed >= spec.prompt_tokens:
                 self._decode_to(running, upto)
             request.num_computed_tokens = upto
