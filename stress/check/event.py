@@ -25,8 +25,8 @@ class EventKind(str, Enum):
     RETURN = "return"  # pool, pages: are on the free list again, in the order in which they went
     # pool, pages: asked back. Through an edge: pages = source pages, peers = pages read there
     INTENT = "intent"
-    # pool, pages: each gains a reference, or gives one up; with the last one the page is asked back. Of pools whose pages
-    # are shared by count
+    # pool, pages: each gains a reference, or gives one up; with the last one the page is asked back.
+    # Of pools whose pages are shared by count
     REF = "ref"
     UNREF = "unref"
     # pool, rid, pages, table: found in the prefix cache for a request, in order, null where none is needed

@@ -92,18 +92,25 @@ class Calls:
     def allocate(
         self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0
     ) -> bool:
-        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. False: none."""
+        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`: tokens
+        that will be loaded, and published when they are. False: no room."""
         asked: dict[str, Any] = {}
         if match is not None and match.tokens:
             asked |= {"num_new_computed_tokens": match.tokens, "new_computed_blocks": match.blocks}
         if ahead:
             asked["num_lookahead_tokens"] = ahead
         if external:
-            asked["num_external_computed_tokens"] = external
+            asked |= {"num_external_computed_tokens": external, "delay_cache_blocks": True}
         self.step = "slots"
         given = self.manager.allocate_slots(request, tokens, **asked)
         self.step = ""
         return given is not None
+
+    def publish(self, request: Any, tokens: int) -> None:
+        """The request's first `tokens` are there: a load has brought them."""
+        self.step = "publish"
+        self.manager.cache_blocks(request, tokens)
+        self.step = ""
 
     def free(self, request: Any) -> None:
         self.step = "release"
