@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from stress.engine.stand_in import seal
+from stress.engine.tree_error import TreeError
 from stress.engine.vllm.element_types import torch_substitute
 from stress.engine.vllm.features import Features, ask_features
 from stress.engine.vllm.private_modules import PrivateModules
@@ -35,10 +36,6 @@ _OPTIONAL_MODULES = {
     "simple_offload": "vllm.v1.simple_kv_offload.manager",
     "simple_offload_metadata": "vllm.v1.simple_kv_offload.metadata",
 }
-
-
-class TreeError(ValueError):
-    """A tree that can't be imported here: one line with the cure."""
 
 
 @dataclass(frozen=True)
