@@ -104,7 +104,7 @@ def test_each_form_of_import_gets_a_private_module():
 
 
 def test_a_function_s_late_import_is_private_too():
-    importer = PrivateModules([], {"torch": torch_substitute("")}, "")
+    importer = PrivateModules(["torch"], {"torch": torch_substitute("")}, "")
     late = run("def late():\n    import torch\n    return torch\n", importer)["late"]
     seal()
     assert late() is not torch

@@ -14,7 +14,7 @@ from stress.target.process import ask_tree
 
 VERSIONS = ("0.20.2", "0.28.0", "0.33.0")
 ALL_HAVE = {"external_tokens", "new_step_starts", "mixed_block_sizes", "eagle_groups", "simple_offload"}
-SUBSTITUTES = ["logging", "config", "platform", "none_hash"]
+SUBSTITUTES = ["logging", "config", "platform", "lazy", "none_hash"]
 pytestmark = pytest.mark.slow
 _answers: dict = {}
 
@@ -107,6 +107,19 @@ def test_who_imports_torch_later_gets_the_real_one(answers):
     assert answers("0.33.0", "torch_later") == {"real": 3.0, "trees_own": 2}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_scheduler_is_imported_where_it_is_asked_for(answers, version):
+    found = answers(version, "with_scheduler")
+    assert found["scheduler"] == "vllm.v1.core.sched.scheduler"
+    assert found["outputs"] == "vllm.v1.outputs"
+    assert not found["torch_imported"]
+    assert found["left_in_process"] == []
+    assert found["features"] == answers(version)["features"]
+    assert (
+        "was imported without its scheduler; ask for it at the first load" in answers(version)["no_scheduler"]
+    )
+
+
 def test_a_missing_package_is_named_and_a_failed_load_leaves_nothing(answers):
     found = answers("0.33.0", "one_package_missing")
     assert "needs pydantic_core, which is not installed; install kvstress[vllm]" in found["told"]
@@ -161,5 +174,5 @@ def test_a_folder_without_a_tree_is_refused_in_one_line(tmp_path):
 
 def test_a_tree_that_lacks_a_module_is_refused_in_one_line(tmp_path):
     (tmp_path / "vllm" / "v1" / "core").mkdir(parents=True)
-    with pytest.raises(TargetError, match=r"has no vllm\.v1\.core\.block_pool; use vLLM 0\.20 or later"):
+    with pytest.raises(TargetError, match=r"has no vllm\.utils; use vLLM 0\.20 or later"):
         ask_tree("stress.engine.vllm.tree_report", tmp_path)

@@ -29,8 +29,22 @@ def without_torch(root):
         "environment_kept": dict(os.environ) == settings,
         "logging_kept": process_logging() == logs,
         "refused": {name: refusal(call, StandInUsed) for name, call in uses(tree).items()},
+        "no_scheduler": refusal(lambda: load_tree(root, scheduler=True), TreeError),
         "other_root": refusal(lambda: load_tree("/"), TreeError),
         "says": says(tree),
+    }
+
+
+def with_scheduler(root):
+    before = set(sys.modules)
+    tree = load_tree(root, scheduler=True)
+    new = {name for name in sys.modules if name not in before}
+    return {
+        "scheduler": tree.scheduler.Scheduler.__module__,
+        "outputs": tree.outputs.ModelRunnerOutput.__module__,
+        "features": msgspec.to_builtins(tree.features),
+        "torch_imported": "torch" in sys.modules,
+        "left_in_process": sorted(new & {name for name in tree.stand_ins if not name.startswith("vllm")}),
     }
 
 
