@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from stress.engine.sglang.page_allocator import page_allocator
-from stress.engine.sglang.tree_import import Tree, TreeError, load_tree
-from stress.engine.sglang.tree_report import tell
+from stress.engine.sglang.tree_import import Tree, load_tree
+from stress.engine.tree_error import TreeError, tell
 from stress.repro import FULL_TOKENS, PAGE_SIZE, SCENARIOS, SWA_TOKENS, free_segment
 
 

@@ -9,8 +9,9 @@ from array import array
 import torch
 
 from stress.engine.sglang.null_kv_pool import null_kv_pool
-from stress.engine.sglang.tree_import import TreeError, load_tree
+from stress.engine.sglang.tree_import import load_tree
 from stress.engine.stand_in import StandInUsed
+from stress.engine.tree_error import TreeError
 
 PAGE = 16
 

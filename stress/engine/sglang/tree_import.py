@@ -27,6 +27,7 @@ from stress.engine.sglang.substitutes import (
 )
 from stress.engine.sglang.tree_finder import missing_finder, tree_finder
 from stress.engine.stand_in import seal
+from stress.engine.tree_error import TreeError
 
 TREE_CORES = ("python", "rust")
 TREE_CORE_VARIABLE = "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"
@@ -62,10 +63,6 @@ _CLASSES = {
     "RadixKey": "radix_cache",
     "ReqKvInfo": "schedule_batch",
 }
-
-
-class TreeError(ValueError):
-    """A tree that can't be imported here: one line with the cure."""
 
 
 @dataclass(frozen=True)

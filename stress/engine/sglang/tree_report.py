@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,10 +17,10 @@ from stress.engine.sglang.tree_import import (
     TREE_CORE_VARIABLE,
     TREE_CORES,
     Tree,
-    TreeError,
     load_tree,
     tree_core_of,
 )
+from stress.engine.tree_error import tell
 
 _PAGE_SIZE = 16
 _PAGES = 8
@@ -80,16 +79,6 @@ def _small_cache(tree: Tree) -> Any:
         tree_components=(tree.ComponentType.FULL, tree.ComponentType.SWA),
     )
     return tree.UnifiedRadixCache(params)
-
-
-def tell(report: Callable[[], Any]) -> int:
-    """Prints what `report` returns as one JSON document, or {"error": "..."} for a TreeError. The exit code."""
-    try:
-        document = report()
-    except TreeError as error:
-        document = {"error": str(error)}
-    sys.stdout.buffer.write(msgspec.json.encode(document))
-    return 0
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ class PrivateModules:
     """The `__import__` of a tree's modules: see stress.engine.tree_finder.TreeFinder.
 
     `real`: the packages imported as anybody would, beside the standard library. `given`: modules that answer by
-    their full name. Any other package is a stand-in.
+    their full name, also where they are in `real`. Any other package is a stand-in.
     """
 
     def __init__(self, real: Collection[str], given: Mapping[str, ModuleType], cure: str) -> None:
-        self._real = frozenset(real) | sys.stdlib_module_names
+        self._real = (frozenset(real) | sys.stdlib_module_names) - given.keys()
         self._given = tuple(given)
         self._modules = dict(given)
         self._cure = cure
@@ -41,13 +41,17 @@ class PrivateModules:
         fromlist: Collection[str] = (),
         level: int = 0,
     ) -> Any:
-        package = name.partition(".")[0]
-        if level or package in self._real:
+        if level or self.is_real(name):
             return builtins.__import__(name, globals, locals, fromlist, level)
         # `import a.b` binds a, `from a.b import c` takes c from a.b
-        return self._module(name if fromlist else package)
+        return self.module(name if fromlist else name.partition(".")[0])
 
-    def _module(self, name: str) -> ModuleType:
+    def is_real(self, name: str) -> bool:
+        """Whether a module is imported as anybody would."""
+        return name.partition(".")[0] in self._real
+
+    def module(self, name: str) -> ModuleType:
+        """One that was given, or a stand-in."""
         if name not in self._modules:
             self._modules[name] = StandInModule(name, self._cure, self._modules)
         return self._modules[name]

@@ -4,6 +4,8 @@ torch       element types and their sizes, where the process has not imported to
 logging     vllm.logger hands out loggers that write nothing and are known to no other logger
 config      vllm.config.get_current_vllm_config_or_none() is None, as in a process that set none
 platform    current_platform registers no cache specs of its own, as vLLM's CPU and CUDA platforms
+lazy        vllm.utils.import_utils.LazyLoader gives a private module at once, where upstream's puts what it imports
+            into sys.modules, for everybody: see private_modules
 none_hash   NONE_HASH, the parent of a first block's hash, is the same bytes in every process
 page_hash   is not set in a tree but handed to get_request_block_hasher: see page_hash()
 """
@@ -14,12 +16,14 @@ import hashlib
 import importlib
 import logging
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from stress.engine.stand_in import StandIn
+from stress.engine.vllm.private_modules import PrivateModules
 from stress.engine.vllm.tree_finder import MODULE_CURE
 
 NONE_HASH = hashlib.sha256(b"kvstress: no parent block").digest()
@@ -39,17 +43,29 @@ class QuietLogger(logging.Logger):
     debug_once = info_once = warning_once = error_once = once
 
 
-def answer_questions() -> tuple[str, ...]:
-    """Before any module of the tree takes them: the few names of modules not imported that are really asked.
+def replace_names(packages: PrivateModules) -> tuple[str, ...]:
+    """Before any module of the tree takes them: the few names that have to answer, or answer otherwise.
 
     Returns the substitutes' names. The tree's finder has to be in sys.meta_path, and stand-ins unsealed.
+    Raises ModuleNotFoundError for a tree without import_utils.
     """
     importlib.import_module("vllm.logger").init_logger = QuietLogger
     importlib.import_module("vllm.config").get_current_vllm_config_or_none = lambda: None
     platform = StandIn("vllm.platforms.current_platform", MODULE_CURE)
     platform.register_custom_kv_cache_specs = lambda config: None
     importlib.import_module("vllm.platforms").current_platform = platform
-    return "logging", "config", "platform"
+    import_utils = importlib.import_module("vllm.utils.import_utils")
+    import_utils.LazyLoader = _lazy_loader(packages, import_utils.LazyLoader)
+    return "logging", "config", "platform", "lazy"
+
+
+def _lazy_loader(packages: PrivateModules, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def load(local_name: str, parent_module_globals: dict[str, Any], name: str) -> Any:
+        if packages.is_real(name):
+            return upstream(local_name, parent_module_globals, name)
+        return packages.module(name)
+
+    return load
 
 
 def fix_none_hash(kv_cache_utils: ModuleType) -> str:

@@ -27,6 +27,7 @@ TREE_MODULES = (
     "vllm.v1.serial_utils",
     "vllm.v1.structured_output.request",
     "vllm.v1.utils",
+    "vllm.multimodal.utils",
     "vllm.distributed.kv_events",
     "vllm.distributed.kv_transfer.kv_connector.utils",
     "vllm.distributed.kv_transfer.kv_connector.v1.base",

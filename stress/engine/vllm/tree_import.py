@@ -8,17 +8,17 @@ What is replaced of a tree is listed in VllmTree.substitutes: see substitutes.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from stress.engine.stand_in import seal
+from stress.engine.tree_error import TreeError
 from stress.engine.vllm.element_types import torch_substitute
 from stress.engine.vllm.features import Features, ask_features
 from stress.engine.vllm.private_modules import PrivateModules
-from stress.engine.vllm.substitutes import answer_questions, fix_none_hash
+from stress.engine.vllm.substitutes import fix_none_hash, replace_names
 from stress.engine.vllm.tree_finder import NEEDED, PACKAGE_CURE, tree_finder
 
 _MODULES = {
@@ -35,15 +35,15 @@ _OPTIONAL_MODULES = {
     "simple_offload": "vllm.v1.simple_kv_offload.manager",
     "simple_offload_metadata": "vllm.v1.simple_kv_offload.metadata",
 }
-
-
-class TreeError(ValueError):
-    """A tree that can't be imported here: one line with the cure."""
+_SCHEDULER_MODULES = {
+    "scheduler": "vllm.v1.core.sched.scheduler",
+    "outputs": "vllm.v1.outputs",
+}
 
 
 @dataclass(frozen=True)
 class VllmTree:
-    """One imported tree. Modules have their upstream names, but for the last three."""
+    """One imported tree. A module has its upstream name, or the one that is given with it."""
 
     root: Path
     version: str
@@ -66,25 +66,33 @@ class VllmTree:
     simple_offload: ModuleType | None
     """vllm.v1.simple_kv_offload.manager"""
     simple_offload_metadata: ModuleType | None
+    """vllm.v1.simple_kv_offload.metadata"""
+    scheduler: ModuleType | None
+    """vllm.v1.core.sched.scheduler, where it was asked for"""
+    outputs: ModuleType | None
+    """vllm.v1.outputs, of which a scheduler is given a step's result; where it was asked for"""
 
 
 _loaded: VllmTree | None = None
 
 
-def load_tree(root: Path | str) -> VllmTree:
+def load_tree(root: Path | str, scheduler: bool = False) -> VllmTree:
     """The tree below `root`, the folder that holds `vllm/`; the same one when asked again.
 
-    Raises TreeError: no tree there, another tree is imported in this process, a package is missing.
+    `scheduler`: with the tree's own scheduler; it has to be asked for at the first load. Raises TreeError: no tree
+    there, another tree is imported in this process, or this one without its scheduler, a package is missing.
     """
     global _loaded
     root = Path(root).resolve()
     if _loaded is None:
         _refuse_unfit(root)
-        _loaded = _import_tree(root)
+        _loaded = _import_tree(root, scheduler)
     elif _loaded.root != root:
         raise TreeError(
             f"{root}: this process has imported {_loaded.root}; load each tree in its own process"
         )
+    elif scheduler and _loaded.scheduler is None:
+        raise TreeError(f"{root}: was imported without its scheduler; ask for it at the first load")
     return _loaded
 
 
@@ -95,23 +103,13 @@ def _refuse_unfit(root: Path) -> None:
         raise TreeError(f"{root}: vllm is imported in this process already; load a tree in a fresh process")
 
 
-def _import_tree(root: Path) -> VllmTree:
-    substitutes = []
-    torch = sys.modules.get("torch")
-    real, given = {"vllm", *NEEDED}, {}
-    if torch is None:
-        torch = given["torch"] = torch_substitute(PACKAGE_CURE)
-        substitutes.append("torch")
-    else:
-        real.add("torch")
-    packages = PrivateModules(real, given, PACKAGE_CURE)
+def _import_tree(root: Path, scheduler: bool) -> VllmTree:
+    given = {} if "torch" in sys.modules else {"torch": torch_substitute(PACKAGE_CURE)}
+    packages = PrivateModules({"vllm", "torch", *NEEDED}, given, PACKAGE_CURE)
     finder = tree_finder(root, packages)
     sys.meta_path.insert(0, finder)
     try:
-        substitutes += answer_questions()
-        found = _import_modules(root)
-        substitutes.append(fix_none_hash(found.kv_cache_utils))
-        version = importlib.import_module("vllm.version").__version__
+        found = _import_modules(root, scheduler, packages)
         features = ask_features(found)
     except BaseException:
         sys.meta_path.remove(finder)
@@ -119,24 +117,27 @@ def _import_tree(root: Path) -> VllmTree:
             del sys.modules[name]
         raise
     seal()
+    found.substitutes = (*given, *found.substitutes)
     return VllmTree(
         root=root,
-        version=version,
         features=features,
-        substitutes=tuple(substitutes),
         stand_ins=(*finder.stand_ins, *packages.stand_ins),
-        torch=torch,
+        torch=given.get("torch") or sys.modules["torch"],
         **vars(found),
     )
 
 
-def _import_modules(root: Path) -> SimpleNamespace:
+def _import_modules(root: Path, scheduler: bool, packages: PrivateModules) -> SimpleNamespace:
     found = SimpleNamespace()
     try:
+        replaced = replace_names(packages)
         for attribute, name in _MODULES.items():
             setattr(found, attribute, importlib.import_module(name))
         for attribute, name in _OPTIONAL_MODULES.items():
             setattr(found, attribute, importlib.import_module(name) if _is_there(root, name) else None)
+        for attribute, name in _SCHEDULER_MODULES.items():
+            setattr(found, attribute, importlib.import_module(name) if scheduler else None)
+        found.version = importlib.import_module("vllm.version").__version__
     except ModuleNotFoundError as error:
         if str(error.name).split(".", 1)[0] == "vllm":
             raise TreeError(f"{root}: has no {error.name}; use vLLM 0.20 or later") from error
@@ -144,6 +145,7 @@ def _import_modules(root: Path) -> SimpleNamespace:
             f"{root}: its KV-cache management needs {error.name}, which is not installed; "
             "install kvstress[vllm], or the package by that name"
         ) from error
+    found.substitutes = (*replaced, fix_none_hash(found.kv_cache_utils))
     return found
 
 
