@@ -102,6 +102,7 @@ class Linker(_Table):
     warm: bool = True  # the store holds what the sessions wrote before the run began
     delay_ms: float = 5.0
     faults: list[LinkerFault] = []
+    host_pages: int = 0  # of an engine that offloads to its host: pages there; 0: twice the pool
 
 
 class Check(_Table):

@@ -45,6 +45,7 @@ class GroupContent:
             )
         self._salts = {g.name: np.int64(split(0, f"group/{g.name}") >> 1) for g in engine.groups}
         self._specs: dict[int, RequestSpec] = {}
+        self._host: dict[int, list] = {}  # by page of the host: what each group's stamps were
         watch.on_lend = self._lent
 
     def open(self, spec: RequestSpec) -> None:
@@ -90,6 +91,17 @@ class GroupContent:
                 for name, others in self._stamps.items():
                     if name != group.name:
                         others.lend(span.pages.tolist())
+
+    def copy_out(self, pages: list[int], host_pages: list[int]) -> None:
+        """The host takes over what these pages hold, pair by pair."""
+        for page, host in zip(pages, host_pages, strict=True):
+            self._host[host] = [stamps.snapshot(page) for stamps in self._stamps.values()]
+
+    def copy_in(self, host_pages: list[int], pages: list[int]) -> None:
+        """These pages hold what the host has, pair by pair."""
+        for host, page in zip(host_pages, pages, strict=True):
+            for stamps, held in zip(self._stamps.values(), self._host[host], strict=True):
+                stamps.restore(page, held)
 
     def _lent(self, pool: str, pages: list[int]) -> None:
         for stamps in self._stamps.values():

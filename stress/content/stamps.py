@@ -54,6 +54,14 @@ class _Stamps:
         self._from_end = np.concatenate((self._words[:1], self._words - self._words[-1])).tolist()
         self.cells: StampCells | None = None  # the same stamps page by page, where that can be done
 
+    def snapshot(self, page: int) -> tuple[Array, Array]:
+        """What the page's slots hold, by stamp and by label."""
+        return self._stamps[page].copy(), self._labels.reshape(self.pages, -1)[page].copy()
+
+    def restore(self, page: int, held: tuple[Array, Array]) -> None:
+        """The page's slots hold what those of another page held in a `snapshot`."""
+        self._stamps[page], self._labels.reshape(self.pages, -1)[page] = held
+
     def _forgotten(self, place: Array) -> Array:
         """int64[1]: whether nothing was written at this place of the stamps since its page was lent."""
         return (self.arrays.take(self._stamps, place) == _UNWRITTEN) * 1

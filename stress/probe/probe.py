@@ -25,6 +25,7 @@ from stress.probe.group_watch import GroupWatch
 from stress.probe.key_watch import KeyWatch
 from stress.probe.kind_does import DOES
 from stress.probe.linker_watch import LinkerWatch
+from stress.probe.offload_watch import OffloadWatch
 from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
 from stress.probe.sweep import tell_leftover, tell_sweep
@@ -64,7 +65,9 @@ class Probe:
         self.watch.engine = engine
         self.watch.closely = closely
         linker = engine.linker() if "transfers" in engine.observes else None
-        self.linker_watch = LinkerWatch(linker, self.watch, closely) if linker is not None else None
+        self.linker_watch = None
+        if linker is not None and not counted:
+            self.linker_watch = LinkerWatch(linker, self.watch, closely)
         self._tells_writes = "writes" in engine.observes
         self.requests = (GroupWatch if counted else RequestWatch)(engine, self.watch)
         self._engine = engine
@@ -87,6 +90,8 @@ class Probe:
                 self.content = GroupContent(engine, self.watch, **told)
             else:
                 self.content = Content(engine, self.watch, self.linker_watch, **told)
+        if linker is not None and counted:
+            OffloadWatch(linker, self.watch, self.content)
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0

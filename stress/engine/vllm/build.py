@@ -16,7 +16,10 @@ from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.engine import VllmEngine
 from stress.engine.vllm.features import accepted
 from stress.engine.vllm.groups import groups_of
+from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.tree_import import VllmTree, load_tree
+
+HOST_POOLS = 2  # the host holds so many times the pool's blocks where nothing else is said
 
 
 def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: int = 0) -> VllmEngine:
@@ -29,10 +32,18 @@ def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: in
     cache = _cache_config(tree, groups, blocks)
     tokens = blocks * max(group.page_size for group in groups)
     manager = _manager(tree, cache, groups, tokens, config.serving.chunk_tokens)
-    return VllmEngine(
-        Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens),
-        max_rows=config.serving.max_running,
-    )
+    calls = Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens)
+    offload = _offload(calls, cache, config.linker, f"{root}: vllm {tree.version}")
+    return VllmEngine(calls, offload, max_rows=config.serving.max_running)
+
+
+def _offload(calls: Calls, cache: Any, linker, tree: str) -> Offload | None:
+    if not linker.enabled:
+        return None
+    if not calls.tree.features.simple_offload:
+        raise ValueError(f"{tree} has no CPU offload; set linker.enabled=false, or use 0.20 or later")
+    host_pages = linker.host_pages or HOST_POOLS * cache.num_blocks
+    return Offload(calls, cache, host_pages=host_pages, delay_us=round(linker.delay_ms * 1000))
 
 
 def _manager(tree: VllmTree, cache: Any, groups: tuple[Group, ...], tokens: int, chunk_tokens: int) -> Any:

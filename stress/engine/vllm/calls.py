@@ -117,6 +117,13 @@ class Calls:
         self.manager.free(request)
         self.step = ""
 
+    def preempt(self, request: Any) -> None:
+        """The request loses its blocks, and starts over when it comes again."""
+        self.free(request)
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        request.status = self.tree.request.RequestStatus.PREEMPTED
+
     def table(self, request_id: str, group: str) -> list[int]:
         """Block ids in order, the null block where there is none; []: it has no blocks."""
         return [block.block_id for block in self._tables[group].req_to_blocks.get(request_id, ())]

@@ -3,7 +3,8 @@
 What differs in kind from an engine with a tree: a prefix is published when its slots are given, so `checkpoint` does
 nothing; what left the window goes when slots are given, so no window is ever evicted by a verb of its own; cached
 blocks are free blocks, so there is nothing to evict; and one scheduler decides for all ranks of a group, so nothing is
-agreed. A request is admitted with the slot of one token, which takes its hit; its first chunk goes on from there.
+agreed. A request is admitted with the slot of one token, which takes its hit; its first chunk goes on from there. One
+whose prefix is in the host's memory is first refused, holding its slots until the load has ended.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ from typing import Any
 from stress.check.event import PoolShape
 from stress.engine.contract import Admission, RequestSpec
 from stress.engine.vllm.calls import Calls
+from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.readings import NEVER, Readings
 
 
 class Running:
-    """A request that has blocks: the tree's `request`, and what it was admitted for."""
+    """A request that has blocks: the tree's `request`, what it was admitted for, and what it found."""
 
-    __slots__ = ("request", "spec")
+    __slots__ = ("cached", "loaded", "request", "spec")
 
-    def __init__(self, spec: RequestSpec, request: Any) -> None:
-        self.spec, self.request = spec, request
+    def __init__(self, spec: RequestSpec, request: Any, cached: int, loaded: int) -> None:
+        self.spec, self.request, self.cached, self.loaded = spec, request, cached, loaded
 
 
 class VllmEngine(Readings):
-    """`max_rows`: requests that may run at once."""
+    """`max_rows`: requests that may run at once. `offload`: to the host's memory; None: there is no connector."""
 
-    def __init__(self, calls: Calls, *, max_rows: int) -> None:
+    def __init__(self, calls: Calls, offload: Offload | None, *, max_rows: int) -> None:
         self.now_us = 0
         self.calls = calls
+        self.offload = offload
         self.max_rows = max_rows
         self.page_size = calls.page_size
         self.groups = calls.groups
@@ -38,6 +41,13 @@ class VllmEngine(Readings):
         self.edges = ()
         self._specs: dict[int, RequestSpec] = {}
         self._running: dict[int, Running] = {}
+        self._loading: dict[int, Running] = {}  # have their slots, and wait for a load
+        self._landed: set[int] = set()  # of these, those whose load has ended
+        self._preempted: dict[int, Any] = {}  # the tree's own request is the same when it comes again
+        self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
+        if offload is not None:
+            self.observes = self.observes | {"transfers"}
+            self.marks_exempt = self.marks_exempt - {"load_back", "offloaded"}
 
     # Requests
 
@@ -46,30 +56,68 @@ class VllmEngine(Readings):
 
     def close(self, rid: int) -> None:
         del self._specs[rid]
+        request = self._preempted.pop(rid, None)
+        if request is not None and self.offload is not None:
+            self.offload.finished(request)
 
     def admit(self, rid: int, spare: int) -> Admission | None:
-        calls, spec = self.calls, self._specs[rid]
+        self._end_schedule()
         if len(self._running) >= self.max_rows:
             return None
-        request = calls.request(spec)
+        admitted = self._loading.get(rid)
+        if admitted is None:
+            admitted = self._match(rid, spare)
+        elif not self._take_load(admitted):
+            return None
+        if admitted is None:
+            return None
+        self._preempted.pop(rid, None)
+        self._running[rid] = admitted
+        return Admission(admitted.cached, admitted.loaded, self.now_us)
+
+    def _match(self, rid: int, spare: int) -> Running | None:
+        """With its hit and the slot of a token. None: there is no room, or a load of it has begun."""
+        calls, spec, offload = self.calls, self._specs[rid], self.offload
+        request = self._preempted.get(rid)
+        if request is None:
+            request = calls.request(spec)
         match = calls.match(request)
+        external = 0 if offload is None else offload.restorable(request, match.tokens)
         if self._pages_of(spec.prompt_tokens - match.tokens + spare) > calls.pool.get_num_free_blocks():
             return None
-        if not calls.allocate(request, 1, match=match):
+        if not calls.allocate(request, 0 if external else 1, match=match, external=external):
             return None
+        admitted = Running(spec, request, match.tokens, external)
         request.num_computed_tokens = match.tokens
-        self._running[rid] = Running(spec, request)
-        return Admission(match.tokens, 0, self.now_us)
+        if offload is not None:
+            offload.allocated(request, external)
+        if not external:
+            return admitted
+        self._preempted.pop(rid, None)
+        self._loading[rid] = admitted
+        offload.scheduled({}, self.now_us)
+        return None
+
+    def _take_load(self, admitted: Running) -> bool:
+        """Whether its load has ended, and there is the slot of a token: what has come is published then."""
+        rid = admitted.spec.rid
+        if rid not in self._landed or self.pages_short(rid, admitted.cached + admitted.loaded + 1) > (
+            self.calls.pool.get_num_free_blocks()
+        ):
+            return False
+        request = admitted.request
+        request.num_computed_tokens = admitted.cached + admitted.loaded
+        self.calls.publish(request, request.num_computed_tokens)
+        self._landed.remove(rid)
+        del self._loading[rid]
+        return self.calls.allocate(request, 1)
 
     def _pages_of(self, tokens: int) -> int:
         """Blocks of all groups that so many tokens need at most at one time."""
         pages = 0
         for group in self.groups:
-            held = (
-                tokens
-                if group.sees_all
-                else min(tokens, group.window + group.chunk + self.calls.chunk_tokens)
-            )
+            span = group.window + group.chunk + self.calls.chunk_tokens
+            held = tokens if group.sees_all else min(tokens, span)
             pages += -(-held // group.page_size) + 1
         return pages
 
@@ -94,16 +142,14 @@ class VllmEngine(Readings):
         for rid, upto in rows:
             request = self._running[rid].request
             tokens = upto - request.num_computed_tokens
-            given = (
-                calls.allocate(request, 1, ahead=tokens - 1) if drafts else calls.allocate(request, tokens)
-            )
-            if not given:
-                raise RuntimeError(
-                    f"request {rid} got no slots up to {upto}, with {short} blocks short in all"
-                )
+            now = 1 if drafts else tokens
+            if not calls.allocate(request, now, ahead=tokens - now):
+                raise RuntimeError(f"request {rid} got no slots up to {upto}, with {short} blocks short in all")
+            self._scheduled[request] = now
         return True
 
     def commit(self, rows: list[tuple[int, int]]) -> None:
+        self._end_schedule()
         for rid, accepted in rows:
             running = self._running[rid]
             request, spec = running.request, running.spec
@@ -116,6 +162,14 @@ class VllmEngine(Readings):
             request.num_computed_tokens = upto
             self._sample(running, upto + 1)
 
+    def _end_schedule(self) -> None:
+        """The forward pass of what was given slots begins: the connector is told what it will compute."""
+        scheduled, self._scheduled = self._scheduled, {}
+        if scheduled and self.offload is not None:
+            self.calls.step = "offload scan"
+            self.offload.scheduled(scheduled, self.now_us)
+            self.calls.step = ""
+
     def _decode_to(self, running: Running, upto: int) -> None:
         """Steps in which nothing else happens come as one: their tokens are known, and pages that they fill are
         published as the scheduler would have, before they are computed."""
@@ -127,7 +181,7 @@ class VllmEngine(Readings):
     def _sample(self, running: Running, known: int) -> None:
         """The request's output is known up to `known` tokens in all, once its prompt is computed."""
         request, spec = running.request, running.spec
-        if request.num_computed_tokens < spec.prompt_tokens and known <= spec.prompt_tokens:
+        if request.num_computed_tokens < spec.prompt_tokens:
             return
         end = min(known, spec.prompt_tokens + spec.output_tokens)
         if end > request.num_tokens:
@@ -148,7 +202,13 @@ class VllmEngine(Readings):
     def checkpoint(self, rid: int) -> None:
         """What is computed was published when its slots were given."""
 
-    def evict_windows(self, rids: list[int]) -> None: ...
+    def evict_windows(self, rids: list[int]) -> None:
+        """A step of these requests: what left the window goes as the next token gets its slot, if it has one."""
+        for rid in rids:
+            request = self._running[rid].request
+            if not self.pages_short(rid, request.num_computed_tokens + 1):
+                self.calls.allocate(request, 1)
+                self._scheduled[request] = 1
 
     def finish(self, rid: int) -> None:
         self._leave(rid)
@@ -156,19 +216,38 @@ class VllmEngine(Readings):
     def abort(self, rid: int) -> None:
         self._leave(rid)
 
-    def retract(self, rid: int) -> None:
-        self._leave(rid)
-
     def _leave(self, rid: int) -> None:
-        self.calls.free(self._running.pop(rid).request)
+        self._end_schedule()
+        request = self._running.pop(rid).request
+        if self.offload is not None:
+            self.offload.finished(request)
+        self.calls.free(request)
+
+    def retract(self, rid: int) -> None:
+        request = self._running.pop(rid).request
+        self._scheduled.pop(request, None)
+        self.calls.preempt(request)
+        self._preempted[rid] = request
+        if self.offload is not None:
+            self.offload.preempted(request)
 
     def drain(self) -> None:
         self.calls.manager.reset_prefix_cache()
 
-    # No connector
+    # The connector
 
     def poll(self) -> int:
-        return 0
+        if self.offload is None:
+            return 0
+        self._end_schedule()
+        self.calls.step = "copy done"
+        ended = self.offload.poll(self.now_us)
+        self.calls.step = ""
+        self._landed.update(int(rid) for copy in ended for rid in copy.requests)
+        return len(ended)
+
+    def pending_us(self) -> int | None:
+        return None if self.offload is None else self.offload.pending_us()
 
     def loads_due_us(self) -> int:
         return 0
@@ -176,11 +255,9 @@ class VllmEngine(Readings):
     def failed_loads(self) -> list[tuple[int, int]]:
         return []
 
-    def pending_us(self) -> int | None:
-        return None
-
-    def linker(self) -> None:
-        return None
+    def linker(self) -> Offload | None:
+        return self.offload
 
     def next_window_eviction(self, rid: int) -> int:
-        return NEVER
+        """With a connector each step counts, for it looks for pages to store in each."""
+        return NEVER if self.offload is None else self.committed(rid) + 1

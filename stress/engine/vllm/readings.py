@@ -14,7 +14,7 @@ NEVER = 1 << 62
 
 
 class Readings:
-    """`_running`: by request, what has its `request` of the tree."""
+    """`_running`, `_loading`: by request, what has its `request` of the tree."""
 
     observes = frozenset(
         {
@@ -32,7 +32,9 @@ class Readings:
     )
     calls: Calls
     groups: tuple[Group, ...]
+    offload: Any
     _running: dict[int, Any]
+    _loading: dict[int, Any]
 
     @property
     def step(self) -> str:
@@ -55,7 +57,7 @@ class Readings:
         return self.calls.pages_short(str(rid), upto)
 
     def committed(self, rid: int) -> int:
-        running = self._running.get(rid)
+        running = self._running.get(rid) or self._loading.get(rid)
         return 0 if running is None else running.request.num_computed_tokens
 
     def running(self) -> list[int]:
@@ -66,13 +68,16 @@ class Readings:
         return {"blocks": (len(pool.blocks) - 1, pool.get_num_free_blocks(), 0, 0)}
 
     def leftover(self) -> tuple[int, int, int, int, int]:
-        return 0, 0, 0, 0, len(self._running)
+        loads, offloads = (0, 0) if self.offload is None else self.offload.in_flight()
+        return 0, 0, loads, offloads, len(self._running) + len(self._loading)
 
     def kept_of(self, rid: int) -> tuple[int, int, int]:
-        return 0, 0, int(self.calls.keeps(str(rid)))
+        return 0, int(rid in self._loading), int(self.calls.keeps(str(rid)))
 
     def marks(self) -> dict[str, int]:
-        return {}
+        if self.offload is None:
+            return {}
+        return {"load_back": self.offload.loads_done, "offloaded": self.offload.offloads_done}
 
     def allocators(self) -> Any:
         return self.calls.manager
