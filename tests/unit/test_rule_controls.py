@@ -17,6 +17,7 @@ import test_rules_group as group
 import test_rules_locks as locks
 import test_rules_mapping as mapping
 import test_rules_progress as progress
+import test_rules_references as references
 import test_rules_row_memory as row_memory
 import test_rules_transfers as transfers
 import test_rules_window as window
@@ -29,7 +30,9 @@ from stress.check.shadow import Ledger
 CONTROLS: dict[tuple[type[rules.Rule], str], Callable[[], None]] = {
     (rules.Padding, "I1"): pools.test_i1_names_the_operation_that_read_no_peer_although_nothing_asserts,
     (rules.Exclusive, "I2"): pools.test_i2_names_both_owners,
+    (rules.OnePlace, "I2"): references.test_i2_one_page_in_two_tables_of_a_request,
     (rules.Returned, "I3"): pools.test_i3_a_page_freed_twice,
+    (rules.ReferencesGivenUp, "I3"): references.test_i3_a_reference_that_nobody_has,
     (rules.Mapping, "I4"): mapping.test_i4_a_free_that_does_not_clear,
     (rules.OneSource, "I5"): mapping.test_i5_two_source_pages_for_one_target_page,
     (rules.Holder, "I6"): mapping.test_i6_a_source_page_freed_while_its_peer_is_live,
@@ -42,6 +45,7 @@ CONTROLS: dict[tuple[type[rules.Rule], str], Callable[[], None]] = {
     (rules.Live, "I10"): window.test_i10_a_page_below_the_boundary_is_called_live,
     (rules.Locks, "I11"): locks.test_i11_an_unlock_takes_the_lock_of_another,
     (rules.Held, "I12"): accounts.test_i12_a_page_of_another_request_is_given_up,
+    (rules.Counted, "I12"): references.test_i12_a_table_names_a_page_without_a_reference,
     (rules.Conservation, "I13"): accounts.test_i13_reports_a_change_once,
     (rules.Promise, "I14"): progress.test_a_refusal_that_the_counts_do_not_explain,
     (rules.Transfers, "I15"): partial(transfers.test_a_page_that_a_store_still_reads_is_not_lent, ["I15"]),
@@ -51,6 +55,7 @@ CONTROLS: dict[tuple[type[rules.Rule], str], Callable[[], None]] = {
         "cancelled",
         ["I17"],
     ),
+    (rules.Found, "I17"): references.test_i17_a_hit_on_what_nothing_has_written,
     (rules.GivenBack, "I17"): partial(
         transfers.test_what_a_private_load_did_not_bring_is_given_back_or_in_its_requests_table,
         "cancelled",

@@ -90,11 +90,11 @@ class Calls:
         return Match(answer[0], answer[1])
 
     def allocate(
-        self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0
+        self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0, **more: Any
     ) -> bool:
         """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`: tokens
         that will be loaded, and published when they are. False: no room."""
-        asked: dict[str, Any] = {}
+        asked: dict[str, Any] = more
         if match is not None and match.tokens:
             asked |= {"num_new_computed_tokens": match.tokens, "new_computed_blocks": match.blocks}
         if ahead:
@@ -105,6 +105,17 @@ class Calls:
         given = self.manager.allocate_slots(request, tokens, **asked)
         self.step = ""
         return given is not None
+
+    def allocate_first(self, request: Any, tokens: int, match: Match, external: int) -> bool:
+        """As `allocate`, if the whole of what is known of the request has room too: upstream's default."""
+        if self.tree.features.full_sequence_must_fit:
+            return self.allocate(request, tokens, match=match, external=external, full_sequence_must_fit=True)
+        self.step = "slots"
+        fits = self.manager.can_fit_full_sequence(
+            request, match.tokens, match.blocks, num_external_computed_tokens=external
+        )
+        self.step = ""
+        return fits and self.allocate(request, tokens, match=match, external=external)
 
     def publish(self, request: Any, tokens: int) -> None:
         """The request's first `tokens` are there: a load has brought them."""

@@ -66,7 +66,7 @@ class VllmEngine(Readings):
             return None
         admitted = self._loading.get(rid)
         if admitted is None:
-            admitted = self._match(rid, spare)
+            admitted = self._match(rid)
         elif not self._take_load(admitted):
             return None
         if admitted is None:
@@ -75,7 +75,7 @@ class VllmEngine(Readings):
         self._running[rid] = admitted
         return Admission(admitted.cached, admitted.loaded, self.now_us)
 
-    def _match(self, rid: int, spare: int) -> Running | None:
+    def _match(self, rid: int) -> Running | None:
         """With its hit and the slot of a token. None: there is no room, or a load of it has begun."""
         calls, spec, offload = self.calls, self._specs[rid], self.offload
         request = self._preempted.get(rid)
@@ -83,9 +83,7 @@ class VllmEngine(Readings):
             request = calls.request(spec)
         match = calls.match(request)
         external = 0 if offload is None else offload.restorable(request, match.tokens)
-        if self._pages_of(spec.prompt_tokens - match.tokens + spare) > calls.pool.get_num_free_blocks():
-            return None
-        if not calls.allocate(request, 0 if external else 1, match=match, external=external):
+        if not calls.allocate_first(request, 0 if external else 1, match, external):
             return None
         admitted = Running(spec, request, match.tokens, external)
         request.num_computed_tokens = match.tokens
@@ -111,15 +109,6 @@ class VllmEngine(Readings):
         self._landed.remove(rid)
         del self._loading[rid]
         return self.calls.allocate(request, 1)
-
-    def _pages_of(self, tokens: int) -> int:
-        """Blocks of all groups that so many tokens need at most at one time."""
-        pages = 0
-        for group in self.groups:
-            span = group.window + group.chunk + self.calls.chunk_tokens
-            held = tokens if group.sees_all else min(tokens, span)
-            pages += -(-held // group.page_size) + 1
-        return pages
 
     # Slots
 
