@@ -25,7 +25,7 @@ from stress.fault_name import parse_faults
 from stress.target.name import TargetError, parse_target
 
 RELEASES = ("unpatched", "filter-per-call", "filter-per-group")
-GENERATED = ("agentic", "agentic-small")
+GENERATED = ("agentic", "agentic-small", "agentic-tiny")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # it becomes part of file names
 NAME_CURE = "use up to 64 letters, digits, _ and -"
 

@@ -50,6 +50,17 @@ PROFILES = {
         edge_ppm=500_000,
         again_ppm=350_000,
     ),
+    # For pages of 16 tokens in pools of some dozens of them.
+    "generated:agentic-tiny": Profile(
+        context_divisor=280,
+        output_divisor=16,
+        turns_max=40,
+        prompt_min=20,
+        prompt_max=600,
+        agent_session_ppm=250_000,
+        edge_ppm=300_000,
+        again_ppm=250_000,
+    ),
 }
 _AGAIN_PPM = {"growth": 200_000, "output": 270_000, "wait": 260_000}  # a draw repeats the one before
 _OUTPUT_FOLLOWS_GROWTH_PPM = 200_000
