@@ -31,6 +31,10 @@ class Kind(str, Enum):
     EVICT = "evict"  # rows = ((0, full tokens), (1, SWA tokens)): make that much room by eviction
     POLL = "poll"  # completions of the external linker take effect
     DRAIN = "drain"  # everything cached is evicted: the pools must be whole again
+    # of an engine that schedules by itself (stress.engine.scheduling), which is asked for no slots:
+    SUBMIT = "submit"  # (rid, priority): the request waits in the engine's own queue
+    SCHEDULE = "schedule"  # the engine chooses what the next forward pass computes, and gives it slots
+    UPDATE = "update"  # (rid, tokens): so many were sampled; requests that are at their end go
 
     __hash__ = str.__hash__  # an enum's own is a Python call, and every operation looks its kind up
 
@@ -43,7 +47,9 @@ class Operation(NamedTuple):
     """One operation. `number` counts from 1 within its rank; `at_us` is virtual time.
 
     `answer` is what the engine said: tokens that came from the cache and from the linker (admit; empty: refused), 1 or
-    0 (extend, reserve), completions (poll), free pages by pool (results_end, drain). None: it has not answered.
+    0 (extend, reserve), completions (poll), free pages by pool (results_end, drain). Of a schedule: how many requests
+    were preempted, these, then request, first position and tokens of each row; of an update: free pages, then the
+    requests that have finished. None: it has not answered.
     """
 
     number: int

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.digest import Digest
 from stress.engine.contract import Admission, Engine, RequestSpec
+from stress.engine.scheduling import Step
 from stress.operation import Kind, Operation, Rows
 from stress.result import Assertion, utf8_text
 
@@ -112,6 +113,10 @@ class Operator:
         """What the engine said, as integers; see Operation."""
         if kind in _COUNTED:
             return tuple(counts[1] for counts in self._engine.counts().values())
+        if kind is Kind.SCHEDULE:
+            return result.answer()
+        if kind is Kind.UPDATE:
+            return (sum(counts[1] for counts in self._engine.counts().values()), *result)
         if kind is Kind.ADMIT:
             return () if result is None else (result.cached, result.loaded)
         return () if result is None else (int(result),)
@@ -175,6 +180,17 @@ class Operator:
 
     def retract(self, rid: int) -> None:
         self._issue(Kind.RETRACT, ((rid, 0),), self._engine.retract, rid)
+
+    # Of an engine that schedules by itself
+
+    def submit(self, rid: int, priority: int) -> None:
+        self._issue(Kind.SUBMIT, ((rid, priority),), self._engine.submit, rid, priority)
+
+    def schedule(self) -> Step:
+        return self._issue(Kind.SCHEDULE, (), self._engine.schedule)
+
+    def update(self, rows: list[tuple[int, int]]) -> tuple[int, ...]:
+        return self._issue(Kind.UPDATE, tuple(rows), self._engine.update, rows)
 
     def evict(self, full: int, swa: int) -> None:
         self._issue(Kind.EVICT, ((0, full), (1, swa)), self._engine.evict, full, swa)

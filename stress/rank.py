@@ -79,7 +79,7 @@ class Rank:
             self.operator, planned, spec_of, timing_of(config.serving), self._request_stuck
         )
         self.ballast = build_ballast(parts, self.operator)
-        self.loop = build_loop(spec, config, self.state)
+        self.loop = build_loop(spec, config, engine, self.state)
         self.plans = GatheredPlans()
         if self.group is not None and self.group.agreed is not None:
             self.state.may_admit = self.group.may_admit

@@ -14,6 +14,7 @@ from allocator.faults.log import FaultLog, with_faults
 from stress.check.shadow import Ledger
 from stress.config import Config, from_dict
 from stress.engine.contract import Engine, RequestSpec
+from stress.engine.scheduling import schedules
 from stress.engine.targets import build_engine
 from stress.fault_name import parse_faults
 from stress.operator import Operator
@@ -21,7 +22,9 @@ from stress.probe import Probe
 from stress.result import RankSpec
 from stress.serving.acceptance import Acceptance
 from stress.serving.ballast import Ballast
+from stress.serving.driven_loop import DrivenLoop
 from stress.serving.loop import ServingLoop
+from stress.serving.priority import Priorities
 from stress.serving.state import ServingState
 from stress.share import warm_of
 from stress.tp_faults import RANK_FAULTS
@@ -92,10 +95,17 @@ def build_ballast(parts: RankParts, operator: Operator) -> Ballast:
     )
 
 
-def build_loop(spec: RankSpec, config: Config, state: ServingState) -> ServingLoop:
-    """The serving loop over `state`; which draft tokens are accepted is drawn from the arm's seed."""
-    accept_millionths = round(config.serving.accept_mean * 1_000_000)
-    return ServingLoop(state, Acceptance(spec.seed, config.serving.draft_tokens, accept_millionths))
+def build_loop(
+    spec: RankSpec, config: Config, engine: Engine, state: ServingState
+) -> ServingLoop | DrivenLoop:
+    """The serving loop over `state`; which draft tokens are accepted is drawn from the arm's seed, as is who is to be
+    served first by an engine that schedules by itself."""
+    serving = config.serving
+    accept_millionths = round(serving.accept_mean * 1_000_000)
+    acceptance = Acceptance(spec.seed, serving.draft_tokens, accept_millionths)
+    if schedules(engine):
+        return DrivenLoop(state, acceptance, Priorities(spec.seed, serving.policy))
+    return ServingLoop(state, acceptance)
 
 
 def request_spec(plan: Plan, rid: int, prompt_tokens: int, output_tokens: int) -> RequestSpec:

@@ -60,6 +60,10 @@ class EventKind(str, Enum):
     ROW_READ = "row_read"
     # pool, rid, pages: every slot of them holds its token now: computed, or a load has landed
     WRITTEN = "written"
+    # pool, rid, pages, table: the pass of the step at hand will fill these, or, once more in the same operation,
+    # will not, because the request has lost its slots. Of pools where a prefix is published before it is computed
+    PROMISED = "promised"
+    WITHDRAWN = "withdrawn"
     # edge, rid, pages: source pages of the request's published prefix, or of the whole cache, that it says have a peer
     LIVE = "live"
     # pool, pages, method = who holds it, token = which lock: pages that one lock took, or gave up, which an unlock does

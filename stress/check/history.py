@@ -19,8 +19,12 @@ JOURNAL_EVENTS = 100_000
 HISTORY_LINES = 20
 _TRANSFERS = frozenset({EventKind.TRANSFER_BEGIN, EventKind.TRANSFER_END})
 _COUNTED = frozenset({EventKind.REF, EventKind.UNREF})
+_PROMISES = {EventKind.PROMISED: "is to be written", EventKind.WITHDRAWN: "will not be written"}
 JOURNALLED = (
-    frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND}) | _TRANSFERS | _COUNTED
+    frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.BIND})
+    | _TRANSFERS
+    | _COUNTED
+    | _PROMISES.keys()
 )
 
 # A request's own operations say enough by their name; in the others the step tells whose pages they were.
@@ -91,6 +95,8 @@ class History:
         if event.peers is None:
             if event.pool != pool or not (event.pages == page).any():
                 return None
+            if event.kind in _PROMISES:
+                return f"{cause.operation} {pool} page {page} {_PROMISES[event.kind]} ({blame(cause)})"
             if event.kind is EventKind.LEND:
                 owner = cause.rid if cause.rid >= 0 else self._owner(event, page)
                 to = f" to request {owner}" if owner >= 0 else ""

@@ -12,6 +12,7 @@ import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
+from stress.check.promises import Promises
 from stress.check.reference_shadow import References
 from stress.check.table_change import ONCE, first_difference
 from stress.check.transfer_shadow import TransferShadow
@@ -38,6 +39,7 @@ class Shadow:
         # By owner: runs of its table: (place of the first page, index of the cause with which it got those pages).
         self.rows_gained: dict[int | tuple[int, str], list[tuple[int, int]]] = {}
         self.references = References(self.pools)
+        self.promises = Promises(self.pools)
         # Locks that are held, by (pool, token), in source pages, and how many hold each source page, by pool
         self.locks: dict[tuple[str, int], np.ndarray] = {}
         self.holders: dict[str, np.ndarray] = {}
@@ -70,6 +72,8 @@ class Shadow:
             EventKind.COUNTS: self._counts,
             EventKind.MAP: self._map,
             EventKind.WRITTEN: self._written,
+            EventKind.PROMISED: self.promises.make,
+            EventKind.WITHDRAWN: lambda event: self.promises.withdraw(event, self.cause_index(event.cause)),
             EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
             EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
             EventKind.FREE_LIST: self._free_list,
@@ -95,6 +99,7 @@ class Shadow:
         self.returns.clear()
         self.named_returns.clear()
         self.references.touched.clear()
+        self.promises.end_operation()
         for edge in self.edges:
             edge.doubled.clear()
 
@@ -139,10 +144,14 @@ class Shadow:
     def _lend(self, event: Event) -> None:
         pool = self.pools[event.pool]
         self.strays = self.strays or len(pool.outside) > 0
-        written = None if event.token < 0 else pool.valid[self.transfers.is_written(event.pool, pool.valid)]
+        if event.token < 0:
+            pool.lend(event.cause.rid, self.cause_index(event.cause))
+            return
+        written = pool.valid[self.transfers.is_written(event.pool, pool.valid)]
+        withdrawn = self.promises.withdrawn(event.pool, pool.valid)
         pool.lend(event.cause.rid, self.cause_index(event.cause))
-        if written is not None:
-            self.transfers.write(event, written)
+        self.transfers.write(event, written)
+        self.promises.keep(event.pool, withdrawn)
 
     def _return(self, event: Event) -> None:
         pool = self.pools[event.pool]

@@ -68,6 +68,17 @@ class GroupContent:
             hi = self._engine.committed(rid)
             self.write(rid, hi - accepted, hi)
 
+    def after_step(self, rows: Rows, found: dict[int, int]) -> None:
+        """As `after_pass`, and then what the pass read is compared: it may read what it has written for another
+        request. `found`: of requests in their first step, the tokens that they came out of the cache with."""
+        self.after_pass(rows)
+        for rid, _ in rows:
+            if rid % self._closely:
+                continue
+            if rid in found:
+                self._compare(rid, found[rid], "hit")
+            self._compare(rid, self._engine.committed(rid), "forward")
+
     def before_publication(self, rows: Rows) -> None:
         """A prefix is published before it is computed: there is nothing in it to compare."""
 

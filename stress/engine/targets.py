@@ -10,7 +10,7 @@ from pathlib import Path
 
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.engine.contract import Engine, Warm
-from stress.target.name import project_of
+from stress.target.name import mode_of, project_of
 
 
 def build_engine(
@@ -28,7 +28,7 @@ def build_engine(
         from stress.engine.reference import build_reference
 
         return build_reference(config, arm, device, warm, faults=faults, rank=rank)
-    build = _BUILDERS[project_of(arm.target, Path(tree))]
+    build = _BUILDERS[project_of(arm.target, Path(tree)), mode_of(arm.target)]
     return build(config, arm, Path(tree), device, warm, rank)
 
 
@@ -44,10 +44,21 @@ def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) ->
     return build_vllm(config, arm, tree, device, warm, rank)
 
 
+def _vllm_scheduler(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+    from stress.engine.vllm.driven_build import build_driven
+
+    return build_driven(config, tree)
+
+
 def _lmcache(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
     from stress.engine.lmcache.build import build_lmcache
 
     return build_lmcache(config, arm, tree, device, warm, rank)
 
 
-_BUILDERS = {"sglang": _sglang, "vllm": _vllm, "lmcache": _lmcache}
+_BUILDERS = {
+    ("sglang", ""): _sglang,
+    ("vllm", ""): _vllm,
+    ("vllm", "scheduler"): _vllm_scheduler,
+    ("lmcache", ""): _lmcache,
+}

@@ -42,6 +42,10 @@ class GroupWatch:
                 pages = np.frombuffer(known, dtype=np.int64)
                 self._tell_of(rid, _HOLD, pages, group.name, same)
 
+    def holding(self) -> set[int]:
+        """Requests whose tables were not empty when they were told last."""
+        return {rid for rid, _ in self._tables}
+
     def admitted(self, rows: Rows) -> None:
         """What a request is given when it is admitted is written already."""
         for rid, _ in rows:

@@ -7,6 +7,8 @@ operation's name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +61,16 @@ class Journal:
         self.now_us = at_us
         self.call = 0
         self.source_lent = self.raised = False
+
+    @contextmanager
+    def about(self, rid: int) -> Iterator[None]:
+        """What is told meanwhile is about this request, in an operation about several."""
+        operation, cause = self.operation, self.cause
+        self.operation, self.cause = operation._replace(rid=rid), cause._replace(rid=rid)
+        try:
+            yield
+        finally:
+            self.operation, self.cause, self._step = operation, cause, cause.step
 
     def tell(
         self,

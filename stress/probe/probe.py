@@ -17,6 +17,7 @@ from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.content import Content, GroupContent
 from stress.engine.contract import Engine, RequestSpec
+from stress.engine.scheduling import schedules
 from stress.operation import Kind, Operation, Rows
 from stress.probe.allocator_watch import Watch
 from stress.probe.block_watch import BlockWatch
@@ -28,6 +29,7 @@ from stress.probe.linker_watch import LinkerWatch
 from stress.probe.offload_watch import OffloadWatch
 from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
+from stress.probe.step_watch import StepWatch
 from stress.probe.sweep import tell_leftover, tell_sweep
 
 REFUSED = (0,)  # the answer of an extend that got no slots
@@ -92,6 +94,9 @@ class Probe:
                 self.content = Content(engine, self.watch, self.linker_watch, **told)
         if linker is not None and counted:
             OffloadWatch(linker, self.watch, self.content)
+        self.steps = None
+        if schedules(engine):
+            self.steps = StepWatch(engine, self.watch, self.requests, self.content)
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
@@ -124,7 +129,7 @@ class Probe:
         if does.commits and self._tells_reads:
             self.requests.tell_reads(rows, self._closely)
         if self.content is not None:
-            if does.commits:
+            if does.commits and self.steps is None:
                 self.content.before_pass(rows)
             elif does.publishes:
                 self.content.before_publication(rows)
@@ -139,6 +144,11 @@ class Probe:
         elif does.rows:
             watch.take_cause()
             self._after_change(rows, answer)
+        elif does.steps:
+            watch.take_cause()
+            ended = self.steps.after(self._operation.kind, answer)
+            self._tell_counts(raised=self._raised())
+            self._tell_ended(ended)
         elif watch.events != self._events_before:
             watch.take_cause()
             if watch.source_lent and does.of_requests:
@@ -159,7 +169,10 @@ class Probe:
         if self._tells_writes:
             self.requests.tell_writes(rows)
         if self.content is not None and not self._raised():
-            self.content.after_pass(rows)
+            if self.steps is None:
+                self.content.after_pass(rows)
+            else:
+                self.content.after_step(rows, self.steps.take_found())
         # A pass that moves no page changes no counts; if it does even so, the next operation tells them.
         if watch.moved or self._raised():
             self._tell_counts(raised=self._raised())
@@ -179,10 +192,16 @@ class Probe:
         self._tell_counts(raised=raised)
         if does.extends and answer == REFUSED and self._reads_counts:
             self.requests.tell_refused(rows)
-        if does.ends and self._asks_owners:
-            for rid, _ in rows:
-                kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
-                watch.tell(_ENDED, watch.source.name, kept, None, "raised" if raised else "end")
+        if does.ends:
+            self._tell_ended([rid for rid, _ in rows])
+
+    def _tell_ended(self, rids: list[int]) -> None:
+        """What the engine still has of requests that have ended."""
+        watch, method = self.watch, "raised" if self._raised() else "end"
+        for rid in rids if self._asks_owners else ():
+            kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
+            with watch.about(rid):
+                watch.tell(_ENDED, watch.source.name, kept, None, method)
 
     def _raised(self) -> bool:
         """Whether the operation raises, or its target did and the engine went on."""

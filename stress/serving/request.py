@@ -71,6 +71,15 @@ class LiveRequest:
     def left_to_prefill(self) -> int:
         return self.target - self.position
 
+    @property
+    def known(self) -> int:
+        """Tokens of the prompt and of what has been produced."""
+        return self.plan.prompt_tokens + self.produced
+
+    @property
+    def left_to_produce(self) -> int:
+        return self.plan.output_tokens - self.produced
+
     def tokens_after(self, steps: int) -> int:
         """Tokens since turn_zero after so many steps."""
         return int(self.cumulative[steps - 1]) if steps else 0

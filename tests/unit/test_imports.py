@@ -72,7 +72,8 @@ RULES = {
     ),
     "serving knows the engine's contract alone": (
         ("stress/serving",),
-        ("stress.operation", "stress.engine.contract", "stress.serving", "stress.step_plan", "stress.words"),
+        ("stress.operation", "stress.engine.contract", "stress.engine.scheduling", "stress.serving")
+        + ("stress.step_plan", "stress.words"),
     ),
     "the engine's contract knows operations alone": (
         ("stress/engine/contract.py",),

@@ -29,7 +29,7 @@ def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: in
     if len({group.page_size for group in groups}) > 1 and not tree.features.mixed_block_sizes:
         raise ValueError(f"{root}: vllm {tree.version} has groups of one block size; give pool.groups one")
     blocks = config.pool.full_pages + config.pool.swa_pages + 1
-    cache = _cache_config(tree, groups, blocks)
+    cache = cache_config(tree, groups, blocks)
     tokens = blocks * max(group.page_size for group in groups)
     manager = _manager(tree, cache, groups, tokens, config.serving.chunk_tokens)
     calls = Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens)
@@ -63,7 +63,7 @@ def _manager(tree: VllmTree, cache: Any, groups: tuple[Group, ...], tokens: int,
     return manager(**accepted(manager, **wanted))
 
 
-def _cache_config(tree: VllmTree, groups: tuple[Group, ...], blocks: int) -> Any:
+def cache_config(tree: VllmTree, groups: tuple[Group, ...], blocks: int) -> Any:
     """A KVCacheConfig of one layer a group; its tensors are sizes, nothing is allocated."""
     interface = tree.kv_cache_interface
     specs = [_spec(tree, group) for group in groups]

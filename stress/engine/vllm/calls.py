@@ -59,25 +59,27 @@ class Calls:
 
         coordinator.remove_skipped_blocks = removing
 
-    def request(self, spec: RequestSpec) -> Any:
-        """The tree's own Request, whose hashes are known as far as its tokens are."""
+    def request(self, spec: RequestSpec, *, sampling: dict[str, Any] | None = None, **more: Any) -> Any:
+        """The tree's own Request, whose hashes are known as far as its tokens are. `sampling`: attributes of its
+        sampling parameters besides those that a request is built of; `more`: what the constructor is given besides."""
         kind = self.tree.request.Request
-        sampling = SimpleNamespace(
-            max_tokens=spec.output_tokens + 1,
-            extra_args=None,
-            structured_outputs=None,
-            skip_reading_prefix_cache=None,
-            prompt_logprobs=None,
-        )
+        asked = {
+            "max_tokens": spec.output_tokens + 1,
+            "extra_args": None,
+            "structured_outputs": None,
+            "skip_reading_prefix_cache": None,
+            "prompt_logprobs": None,
+        }
         wanted = {
             "request_id": str(spec.rid),
             "prompt_token_ids": spec.tokens(0, spec.prompt_tokens).tolist(),
-            "sampling_params": sampling,
+            "sampling_params": SimpleNamespace(**asked | (sampling or {})),
             "pooling_params": None,
             "eos_token_id": None,
             "arrival_time": 0.0,
             "cache_salt": str(spec.namespace) if spec.namespace else None,
             "block_hasher": self._hasher,
+            **more,
         }
         return kind(**accepted(kind, **wanted))
 
@@ -90,10 +92,17 @@ class Calls:
         return Match(answer[0], answer[1])
 
     def allocate(
-        self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0, **more: Any
+        self,
+        request: Any,
+        tokens: int,
+        *,
+        ahead: int = 0,
+        match: Match | None = None,
+        external: int = 0,
+        **more: Any,
     ) -> bool:
-        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`: tokens
-        that will be loaded, and published when they are. False: no room."""
+        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`:
+        tokens that will be loaded, and published when they are. False: no room."""
         asked: dict[str, Any] = more
         if match is not None and match.tokens:
             asked |= {"num_new_computed_tokens": match.tokens, "new_computed_blocks": match.blocks}

@@ -1,0 +1,206 @@
+"""The serving loop of an engine whose own scheduler decides: requests in, the forward pass played, clients leave.
+
+A turn is one step of the engine: schedule, the pass (virtual time goes by), commit, what was sampled. Nothing is
+skipped, for whether anybody needs anything is the engine's to know. Requests are the engine's from their arrival on;
+`waiting` and `decoding` of the state say which of them run. Clients leave where a server's can: in the queue, between
+two steps, while their pass runs, and every second one whose request is preempted.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from stress.engine.scheduling import Row, Step
+from stress.serving.acceptance import Acceptance
+from stress.serving.priority import Priorities
+from stress.serving.request import (
+    CANCEL_DECODE,
+    CANCEL_NONE,
+    CANCEL_PREFILL,
+    CANCEL_QUEUE,
+    CANCEL_RESULTS,
+    LiveRequest,
+)
+from stress.serving.state import ServingState
+from stress.step_plan import Mode
+
+
+class DrivenLoop:
+    """`page_size` of the state's engine counts chunks that cross a page's edge."""
+
+    def __init__(self, state: ServingState, acceptance: Acceptance, priorities: Priorities) -> None:
+        self.state = state
+        self.acceptance = acceptance
+        self.priorities = priorities
+        self._live: dict[int, LiveRequest] = {}
+
+    def run_until(self, boundary_us: int) -> bool:
+        """Steps until virtual time reaches the boundary; True when every request has ended."""
+        return self._run(boundary_us, boundary_us)
+
+    def run_step(self) -> bool:
+        """One step; a rank without work waits for its next arrival, no longer than a step takes. True: all ended."""
+        return self._run(self.state.now_us + 1, self.state.now_us + self.state.timing.step_us)
+
+    def _run(self, boundary_us: int, idle_us_max: int) -> bool:
+        state = self.state
+        while state.now_us < boundary_us:
+            self._take_arrivals()
+            state.poll()
+            if self._live:
+                self._step(idle_us_max)
+                continue
+            next_us = state.arrivals.next_us()
+            if next_us is None:
+                return True
+            state.set_now(max(state.now_us, min(next_us, idle_us_max)))
+        return False
+
+    def _take_arrivals(self) -> None:
+        state = self.state
+        known = len(state.waiting)
+        state.take_arrivals()
+        for request in list(islice(state.waiting, known, None)):
+            self._live[request.rid] = request
+            state.engine.submit(request.rid, self.priorities.of(request.rid))
+            if request.plan.cancel == CANCEL_QUEUE and not request.rid % 2:
+                self._leave(request)
+
+    # A step
+
+    def _step(self, idle_us_max: int) -> None:
+        state = self.state
+        step = state.engine.schedule()
+        self._take_places(step)
+        if not step.rows and not state.decoding:
+            self._nothing_runs(step, idle_us_max)
+            return
+        prefill = sum(row.tokens for row in step.rows if self._prefills(row))
+        mode = Mode.EXTEND if prefill else Mode.DECODE
+        state.took_turn(mode, extend_tokens=prefill, decode_requests=len(step.rows))
+        state.set_now(state.now_us + state.timing.prefill_us(prefill))
+        if step.rows:
+            self._results(step.rows)
+        self._between_steps()
+
+    def _take_places(self, step: Step) -> None:
+        """Who runs now, and who has to come again."""
+        state = self.state
+        for row in step.rows:
+            request = self._live[row.rid]
+            if row.rid not in state.decoding:
+                state.waiting.remove(request)
+                state.decoding[row.rid] = request
+            request.position = row.start
+        for rid in step.preempted:
+            request = state.decoding.pop(rid, None)
+            if request is None:
+                continue  # it had not run before this step
+            state.marks["retracted"] += 1
+            request.position = 0
+            request.waiting_since_us = state.now_us
+            state.waiting.appendleft(request)
+            if request.plan.cancel in (CANCEL_PREFILL, CANCEL_DECODE) and rid % 2:
+                self._leave(request)
+
+    def _nothing_runs(self, step: Step, idle_us_max: int) -> None:
+        """A request that has just been preempted with nobody beside it, or one that is refused an idle rank, will
+        never get on; unless a transfer holds pages. The next step may admit what waits behind it."""
+        state = self.state
+        due_us = state.engine.pending_us()
+        if due_us is not None:
+            state.set_now(max(state.now_us + 1, min(due_us, idle_us_max)))
+        elif len(step.preempted) == 1 and step.preempted[0] in self._live:
+            request = self._live[step.preempted[0]]
+            self._give_up(request, f"has no room to decode beyond {request.known} tokens on an idle rank")
+        elif state.waiting and not step.preempted:
+            request = min(state.waiting, key=lambda one: (self.priorities.of(one.rid), one.rid))
+            self._give_up(request, f"with {request.known} tokens is not scheduled on an idle rank")
+        else:
+            state.set_now(state.now_us + state.timing.step_us)
+
+    def _give_up(self, request: LiveRequest, why: str) -> None:
+        self.state.engine.abort(request.rid)
+        self._forget(request)
+        self.state.give_up(request, why)
+
+    def _prefills(self, row: Row) -> bool:
+        return row.tokens - row.drafts > 1 or not row.samples
+
+    def _results(self, rows: tuple[Row, ...]) -> None:
+        """The pass has run: what it wrote, who left meanwhile, what was sampled, who has ended."""
+        state = self.state
+        size = state.engine.page_size
+        sampled = [(row.rid, self._sampled(row)) for row in rows]
+        written = []
+        for row, (_, tokens) in zip(rows, sampled, strict=True):
+            accepted = row.tokens - row.drafts + max(0, tokens - 1)
+            written.append((row.rid, accepted))
+            self._live[row.rid].position = row.start + accepted
+            if self._prefills(row) and row.start // size != (row.start + accepted - 1) // size:
+                state.marks["chunk_crossed_page"] += 1
+        state.engine.commit(written)
+        for rid, tokens in sampled:
+            if self._leaves_in_results(self._live[rid], tokens):
+                self._leave(self._live[rid])
+        staying = [(rid, tokens) for rid, tokens in sampled if rid in self._live]
+        for rid, tokens in staying:
+            self._live[rid].produced += tokens
+        for rid in state.engine.update(staying):
+            self._finish(self._live[rid])
+
+    def _sampled(self, row: Row) -> int:
+        """Tokens that the row's pass yields: as many drafts are accepted as the plan says, if it has so many."""
+        request = self._live[row.rid]
+        if not row.samples:
+            return 0
+        return min(self._accepted(request) if row.drafts else 1, row.drafts + 1, request.left_to_produce)
+
+    def _accepted(self, request: LiveRequest) -> int:
+        """Tokens of the request's next step with drafts; its draws go on where the last step left them."""
+        if request.synced >= len(request.cumulative):
+            request.steps_before += request.synced
+            request.synced = 0
+            request.cumulative = self.acceptance.cumulative(
+                request.rid, request.steps_before, request.left_to_produce
+            )
+        before = request.tokens_after(request.synced)
+        request.synced += 1
+        return request.tokens_after(request.synced) - before
+
+    # Clients that leave
+
+    def _leaves_in_results(self, request: LiveRequest, tokens: int) -> bool:
+        plan = request.plan
+        if plan.cancel == CANCEL_QUEUE:
+            return True  # the other half, as soon as anything was computed for it
+        produced = request.produced + tokens
+        return (
+            plan.cancel == CANCEL_RESULTS
+            and tokens > 0
+            and produced >= min(plan.cancel_tokens, plan.output_tokens)
+        )
+
+    def _between_steps(self) -> None:
+        for request in list(self.state.decoding.values()):
+            plan = request.plan
+            if plan.cancel == CANCEL_NONE:
+                continue
+            prefilled = request.position >= min(plan.cancel_tokens, plan.prompt_tokens)
+            # A client leaves before the end at the latest.
+            decoded = request.produced >= max(1, min(plan.cancel_tokens, plan.output_tokens - 1))
+            if (plan.cancel == CANCEL_PREFILL and prefilled) or (plan.cancel == CANCEL_DECODE and decoded):
+                self._leave(request)
+
+    def _leave(self, request: LiveRequest) -> None:
+        self._forget(request)
+        self.state.abort(request)
+
+    def _finish(self, request: LiveRequest) -> None:
+        self._forget(request)
+        self.state.end(request, "finished")
+
+    def _forget(self, request: LiveRequest) -> None:
+        del self._live[request.rid]
+        if request.rid not in self.state.decoding:
+            self.state.waiting.remove(request)
