@@ -36,6 +36,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "workload.cancel_rate": (0, 1),
     "workload.fork_rate": (0, 1),
     "serving.chunk_tokens": (1, TOKENS_MAX),
+    "serving.prompt_chunk_tokens": (0, TOKENS_MAX),
     "serving.max_running": (1, 10**5),
     "serving.draft_tokens": (0, 1024),
     "serving.accept_mean": (1, 1024),

@@ -81,7 +81,9 @@ class Serving(_Table):
     chunk_tokens: int = 16_384
     max_running: int = 64  # per rank
     draft_tokens: int = 4  # 0: no speculative decoding
-    policy: Literal["fcfs", "priority"] = "fcfs"  # of a target whose own scheduler decides
+    # of a target whose own scheduler decides: whom it serves first, and the most of a prompt that a step takes, 0: all
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    prompt_chunk_tokens: int = 0
     accept_mean: float = 2.49  # tokens that a step yields; without drafts it is 1
     step_base_ms: float = 150.0
     prefill_tokens_per_s: float = 16_000.0

@@ -28,13 +28,7 @@ def build_driven(config, root: Path) -> DrivenEngine:
         raise ValueError(f"{root}: vllm {tree.version} has groups of one block size; give pool.groups one")
     serving, blocks = config.serving, config.pool.full_pages + config.pool.swa_pages + 1
     settings = scheduler_settings(
-        blocks=blocks,
-        block_size=math.lcm(*sizes),
-        max_tokens=blocks * max(sizes),
-        policy=serving.policy,
-        chunk_tokens=serving.chunk_tokens,
-        max_rows=serving.max_running,
-        drafts=max(0, serving.draft_tokens - 1),  # one slot of a step is the target's own token
+        serving, blocks=blocks, block_size=math.lcm(*sizes), max_tokens=blocks * max(sizes)
     )
     kind = tree.scheduler.Scheduler
     wanted = {

@@ -44,27 +44,18 @@ class TextOnly:
         return False
 
 
-def scheduler_settings(
-    *,
-    blocks: int,
-    block_size: int,
-    max_tokens: int,
-    policy: str,
-    chunk_tokens: int,
-    max_rows: int,
-    drafts: int,
-) -> Settings:
-    """`blocks`: of the pool, the null block among them. `max_tokens`: of the longest request. `chunk_tokens`: that a
-    step computes. `max_rows`: requests that run at once. `drafts`: speculative tokens a step, without a draft model
-    of their own that would need slots; 0: none."""
+def scheduler_settings(serving, *, blocks: int, block_size: int, max_tokens: int) -> Settings:
+    """`serving`: the [serving] table. `blocks`: of the pool, the null block among them. `max_tokens`: of the longest
+    request. Speculative tokens come without a draft model that would need slots of its own."""
+    drafts = max(0, serving.draft_tokens - 1)  # one slot of a step is the target's own token
     return Settings(
         scheduler_config=Settings(
-            max_num_seqs=max_rows,
-            max_num_batched_tokens=chunk_tokens,
+            max_num_seqs=serving.max_running,
+            max_num_batched_tokens=serving.chunk_tokens,
             max_model_len=max_tokens,
-            policy=policy,
+            policy=serving.policy,
             watermark=0.0,
-            long_prefill_token_threshold=0,
+            long_prefill_token_threshold=serving.prompt_chunk_tokens,
             enable_chunked_prefill=True,
             prefill_schedule_interval=1,
             scheduler_reserve_full_isl=True,
@@ -90,7 +81,7 @@ def scheduler_settings(
         ec_manager_config=Settings(get_encoder_cache_manager_obj=lambda: None),
         aux_output_config=Settings(),
         speculative_config=_drafting(drafts) if drafts else None,
-        max_in_flight_tokens=chunk_tokens,
+        max_in_flight_tokens=serving.chunk_tokens,
         max_concurrent_batches=1,
         num_speculative_tokens=drafts,
         num_lookahead_tokens=0,

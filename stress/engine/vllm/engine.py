@@ -133,7 +133,9 @@ class VllmEngine(Readings):
             tokens = upto - request.num_computed_tokens
             now = 1 if drafts else tokens
             if not calls.allocate(request, now, ahead=tokens - now):
-                raise RuntimeError(f"request {rid} got no slots up to {upto}, with {short} blocks short in all")
+                raise RuntimeError(
+                    f"request {rid} got no slots up to {upto}, with {short} blocks short in all"
+                )
             self._scheduled[request] = now
         return True
 
