@@ -20,6 +20,7 @@ from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
 from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
+from stress.config_scheduler import broken_scheduler
 from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
 from stress.fault_name import parse_faults
 from stress.target.name import TargetError, parse_target
@@ -62,6 +63,7 @@ def _broken(config: Config) -> Iterator[str]:
     if check.rules:
         yield from _broken_rules(check.rules)
     yield from _broken_arms(config)
+    yield from broken_scheduler(config)
 
 
 def _broken_rules(named: list[str]) -> Iterator[str]:

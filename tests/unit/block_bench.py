@@ -131,6 +131,16 @@ class BlockBench:
         told = "blocks", ids, None, ""
         self.do("commit", rid, lambda: self.watch.tell(EventKind.WRITTEN, *told, table=group))
 
+    def promise(self, rid, blocks, kind=EventKind.PROMISED, group="full"):
+        """Within an operation: the pass of its step will write these blocks of the request, or (WITHDRAWN) will not."""
+        with self.watch.about(rid):
+            self.watch.tell(kind, "blocks", [block.block_id for block in blocks], None, "", table=group)
+
+    def find(self, rid, blocks):
+        """Within an operation: the request finds these in the prefix cache."""
+        self.found[rid] = (blocks, [])
+        self.manager.get_computed_blocks(SimpleNamespace(request_id=str(rid)))
+
     def match(self, rid, **found):
         self.found[rid] = tuple(found.get(group, []) for group in GROUPS)
         request = SimpleNamespace(request_id=str(rid))

@@ -78,6 +78,13 @@ REFUSED = [
     ("serving.draft_tokens=-1", "give 0 or more"),
     ("serving.draft_tokens=1025", "give 1024 or less"),
     ("serving.accept_mean=0.5", "give 1 or more"),
+    ("serving.policy=lifo", "choose fcfs or priority"),
+    (
+        "serving.policy=priority",
+        "is for a target whose own scheduler decides, and arms.unpatched is reference",
+    ),
+    ("serving.prompt_chunk_tokens=64", "leave it out, or name one, as in vllm-scheduler==0.33.0"),
+    ("arms.patched.target=vllm-scheduler==0.33.0", "is driven without a connector; set it to false"),
     ("serving.step_base_ms=0", "give 0.001 or more"),
     ("serving.step_base_ms=1e10", "give 1000000000 or less"),
     ("serving.prefill_tokens_per_s=-5", "give 1 or more"),

@@ -16,6 +16,8 @@ from linker.contract import Linker
 from linker.direct import DirectLinker
 from stress.engine.contract import Engine
 from stress.engine.reference.engine import ReferenceEngine
+from stress.engine.scheduling import SchedulingEngine
+from stress.engine.vllm.driven import DrivenEngine
 from stress.launch.contract import Launcher
 from stress.launch.inline import InlineLauncher
 from stress.launch.local import LocalLauncher
@@ -28,6 +30,7 @@ PAIRS = [
     (Linker, DirectLinker),
     (Linker, AgreedLinker),
     (Engine, ReferenceEngine),
+    (SchedulingEngine, DrivenEngine),
     (Launcher, InlineLauncher),
     (Launcher, LocalLauncher),
 ]
