@@ -1,10 +1,11 @@
 """Run as a script: the smallest sequence in which a request loses its slots in the step that gave them, step by step.
 
-    python tests/vllm/driven_steps.py ROOT [priority | fcfs]
+    python tests/vllm/driven_steps.py ROOT [priority | fcfs | rolled-back]
 
 ROOT: the folder of a vLLM tree. 10 blocks of 16 tokens, 64 tokens a step, 32 of one prompt. A has 120 tokens and is to
 be served last, B has 32 and comes when 64 of A are computed. Prints one JSON document: `steps`, each with the positions
-of A and B that its pass computes and who is preempted, and `findings`.
+of A and B that its pass computes and who is preempted, and `findings`. rolled-back: by priority, and what a preempted
+request has published and not computed is taken out of the prefix map.
 """
 
 import json
@@ -44,7 +45,7 @@ def build(root: str, policy: str) -> tuple[Operator, Ledger]:
         name="steps",
         pool=Pool(page_size=PAGE, full_pages=BLOCKS, swa_pages=0, groups=["full"]),
         serving=Serving(
-            policy=policy,
+            policy="fcfs" if policy == "fcfs" else "priority",
             chunk_tokens=64,
             prompt_chunk_tokens=32,
             draft_tokens=0,
@@ -54,10 +55,26 @@ def build(root: str, policy: str) -> tuple[Operator, Ledger]:
         linker=Linker(enabled=False),
     )
     engine = build_driven(config, Path(root))
+    if policy == "rolled-back":
+        roll_back(engine)
     ledger = Ledger(engine.pools, engine.edges)
     probe = Probe(engine, ledger, "full")
     operator = Operator(engine, probe, lambda operation: None, lambda: None, level=3, count_asserts=False)
     return operator, ledger
+
+
+def roll_back(engine) -> None:
+    """Of a request that is preempted, blocks beyond what passes have computed lose their hashes."""
+    preempt, manager = engine.scheduler._preempt_request, engine.calls.manager
+
+    def rolling_back(request, *more, **named):
+        computed = engine.committed(int(request.request_id)) // PAGE
+        for table in manager.coordinator.single_type_managers:
+            for block in table.req_to_blocks[request.request_id][computed:]:
+                manager.block_pool._maybe_evict_cached_block(block)
+        return preempt(request, *more, **named)
+
+    engine.scheduler._preempt_request = rolling_back
 
 
 def submit(operator: Operator, rid: int, priority: int) -> None:

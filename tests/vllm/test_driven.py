@@ -60,6 +60,16 @@ def test_first_come_first_served_takes_its_victim_from_the_end(ask, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_preemption_that_is_rolled_back_is_clean(ask, version):
+    """The twin: the same steps up to there, and A starts where its computed tokens end."""
+    told = ask("driven_steps.py", version, "rolled-back")
+    faulty = next(number for number, step in enumerate(told["steps"]) if step["preempted"])
+    again = next(step for step in told["steps"][faulty:] if "A" in step["computes"])
+    assert again["computes"]["A"] == [96, 120]
+    assert (told["findings"], told["left"], told["crashed"]) == ([], 0, "")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("more", [(), ("serving.draft_tokens=4", "serving.accept_mean=2.4"), (GROUPS,)])
 def test_a_workload_under_fcfs_is_clean(ask, version, more):
     told = ask("driven_run.py", version, version, "fcfs", *SHORT, *more)
