@@ -44,6 +44,7 @@ class VllmEngine(Readings):
         self._loading: dict[int, Running] = {}  # have their slots, and wait for a load
         self._landed: set[int] = set()  # of these, those whose load has ended
         self._preempted: dict[int, Any] = {}  # the tree's own request is the same when it comes again
+        self.changed: list[int] = []  # other requests whose tables an operation has changed
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
         if offload is not None:
             self.observes = self.observes | {"transfers"}
@@ -83,8 +84,9 @@ class VllmEngine(Readings):
             request = calls.request(spec)
         match = calls.match(request)
         external = 0 if offload is None else offload.restorable(request, match.tokens)
-        if not calls.allocate_first(request, 0 if external else 1, match, external):
-            return None
+        while not calls.allocate_first(request, 0 if external else 1, match, external):
+            if self._running or not self._give_back_loaded():
+                return None
         admitted = Running(spec, request, match.tokens, external)
         request.num_computed_tokens = match.tokens
         if offload is not None:
@@ -99,16 +101,33 @@ class VllmEngine(Readings):
     def _take_load(self, admitted: Running) -> bool:
         """Whether its load has ended, and there is the slot of a token: what has come is published then."""
         rid = admitted.spec.rid
-        if rid not in self._landed or self.pages_short(rid, admitted.cached + admitted.loaded + 1) > (
-            self.calls.pool.get_num_free_blocks()
-        ):
+        if rid not in self._landed:
             return False
+        short = self.pages_short(rid, admitted.cached + admitted.loaded + 1)
+        while short > self.calls.pool.get_num_free_blocks():
+            if self._running or not self._give_back_loaded() or rid not in self._loading:
+                return False
         request = admitted.request
         request.num_computed_tokens = admitted.cached + admitted.loaded
         self.calls.publish(request, request.num_computed_tokens)
         self._landed.remove(rid)
         del self._loading[rid]
         return self.calls.allocate(request, 1)
+
+    def _give_back_loaded(self) -> bool:
+        """Whether a request that waits with what was loaded for it has given that back: nothing runs that could end
+        and make room. The one that came last, which may be the one that asks."""
+        waiting = [rid for rid in self._loading if rid in self._landed]
+        if not waiting:
+            return False
+        rid = waiting[-1]
+        self._landed.remove(rid)
+        request = self._loading.pop(rid).request
+        self.offload.preempted(request)
+        self.calls.preempt(request)
+        self._preempted[rid] = request
+        self.changed.append(rid)
+        return True
 
     # Slots
 
