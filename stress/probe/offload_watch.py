@@ -1,4 +1,4 @@
-"""Tells the copies between a pool whose pages are shared by count and its host's memory, and carries what is in them."""
+"""Tells copies between a pool whose pages are shared by count and its host's memory, and carries what is in them."""
 
 from __future__ import annotations
 

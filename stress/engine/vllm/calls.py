@@ -90,10 +90,17 @@ class Calls:
         return Match(answer[0], answer[1])
 
     def allocate(
-        self, request: Any, tokens: int, *, ahead: int = 0, match: Match | None = None, external: int = 0, **more: Any
+        self,
+        request: Any,
+        tokens: int,
+        *,
+        ahead: int = 0,
+        match: Match | None = None,
+        external: int = 0,
+        **more: Any,
     ) -> bool:
-        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`: tokens
-        that will be loaded, and published when they are. False: no room."""
+        """Slots for `tokens` more, and `ahead` of them for drafts; with a match its blocks are taken. `external`:
+        tokens that will be loaded, and published when they are. False: no room."""
         asked: dict[str, Any] = more
         if match is not None and match.tokens:
             asked |= {"num_new_computed_tokens": match.tokens, "new_computed_blocks": match.blocks}

@@ -12,22 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from stress.check.event import PoolShape
-from stress.engine.contract import Admission, RequestSpec
+from stress.engine.contract import RequestSpec
+from stress.engine.vllm.admission import Admissions, Running
 from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.readings import NEVER, Readings
 
 
-class Running:
-    """A request that has blocks: the tree's `request`, what it was admitted for, and what it found."""
-
-    __slots__ = ("cached", "loaded", "request", "spec")
-
-    def __init__(self, spec: RequestSpec, request: Any, cached: int, loaded: int) -> None:
-        self.spec, self.request, self.cached, self.loaded = spec, request, cached, loaded
-
-
-class VllmEngine(Readings):
+class VllmEngine(Admissions, Readings):
     """`max_rows`: requests that may run at once. `offload`: to the host's memory; None: there is no connector."""
 
     def __init__(self, calls: Calls, offload: Offload | None, *, max_rows: int) -> None:
@@ -41,10 +33,10 @@ class VllmEngine(Readings):
         self.edges = ()
         self._specs: dict[int, RequestSpec] = {}
         self._running: dict[int, Running] = {}
-        self._loading: dict[int, Running] = {}  # have their slots, and wait for a load
-        self._landed: set[int] = set()  # of these, those whose load has ended
-        self._preempted: dict[int, Any] = {}  # the tree's own request is the same when it comes again
-        self.changed: list[int] = []  # other requests whose tables an operation has changed
+        self._loading: dict[int, Running] = {}
+        self._landed: set[int] = set()
+        self._preempted: dict[int, Any] = {}
+        self.changed: list[int] = []
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
         if offload is not None:
             self.observes = self.observes | {"transfers"}
@@ -60,74 +52,6 @@ class VllmEngine(Readings):
         request = self._preempted.pop(rid, None)
         if request is not None and self.offload is not None:
             self.offload.finished(request)
-
-    def admit(self, rid: int, spare: int) -> Admission | None:
-        self._end_schedule()
-        if len(self._running) >= self.max_rows:
-            return None
-        admitted = self._loading.get(rid)
-        if admitted is None:
-            admitted = self._match(rid)
-        elif not self._take_load(admitted):
-            return None
-        if admitted is None:
-            return None
-        self._preempted.pop(rid, None)
-        self._running[rid] = admitted
-        return Admission(admitted.cached, admitted.loaded, self.now_us)
-
-    def _match(self, rid: int) -> Running | None:
-        """With its hit and the slot of a token. None: there is no room, or a load of it has begun."""
-        calls, spec, offload = self.calls, self._specs[rid], self.offload
-        request = self._preempted.get(rid)
-        if request is None:
-            request = calls.request(spec)
-        match = calls.match(request)
-        external = 0 if offload is None else offload.restorable(request, match.tokens)
-        while not calls.allocate_first(request, 0 if external else 1, match, external):
-            if self._running or not self._give_back_loaded():
-                return None
-        admitted = Running(spec, request, match.tokens, external)
-        request.num_computed_tokens = match.tokens
-        if offload is not None:
-            offload.allocated(request, external)
-        if not external:
-            return admitted
-        self._preempted.pop(rid, None)
-        self._loading[rid] = admitted
-        offload.scheduled({}, self.now_us)
-        return None
-
-    def _take_load(self, admitted: Running) -> bool:
-        """Whether its load has ended, and there is the slot of a token: what has come is published then."""
-        rid = admitted.spec.rid
-        if rid not in self._landed:
-            return False
-        short = self.pages_short(rid, admitted.cached + admitted.loaded + 1)
-        while short > self.calls.pool.get_num_free_blocks():
-            if self._running or not self._give_back_loaded() or rid not in self._loading:
-                return False
-        request = admitted.request
-        request.num_computed_tokens = admitted.cached + admitted.loaded
-        self.calls.publish(request, request.num_computed_tokens)
-        self._landed.remove(rid)
-        del self._loading[rid]
-        return self.calls.allocate(request, 1)
-
-    def _give_back_loaded(self) -> bool:
-        """Whether a request that waits with what was loaded for it has given that back: nothing runs that could end
-        and make room. The one that came last, which may be the one that asks."""
-        waiting = [rid for rid in self._loading if rid in self._landed]
-        if not waiting:
-            return False
-        rid = waiting[-1]
-        self._landed.remove(rid)
-        request = self._loading.pop(rid).request
-        self.offload.preempted(request)
-        self.calls.preempt(request)
-        self._preempted[rid] = request
-        self.changed.append(rid)
-        return True
 
     # Slots
 
@@ -145,14 +69,18 @@ class VllmEngine(Readings):
         """All rows or none: what is published with a row's slots can't be taken back."""
         calls = self.calls
         short = sum(self.pages_short(rid, upto) for rid, upto in rows)
-        if short > calls.pool.get_num_free_blocks():
-            return False
+        alone = len(rows) == len(self._running)
+        while short > calls.pool.get_num_free_blocks():
+            if not (alone and self._give_back_loaded()):
+                return False
         for rid, upto in rows:
             request = self._running[rid].request
             tokens = upto - request.num_computed_tokens
             now = 1 if drafts else tokens
             if not calls.allocate(request, now, ahead=tokens - now):
-                raise RuntimeError(f"request {rid} got no slots up to {upto}, with {short} blocks short in all")
+                raise RuntimeError(
+                    f"request {rid} got no slots up to {upto}, with {short} blocks short in all"
+                )
             self._scheduled[request] = now
         return True
 
