@@ -124,6 +124,10 @@ class Calls:
         self.step = ""
         return fits and self.allocate(request, tokens, match=match, external=external)
 
+    def slide(self, request: Any) -> None:
+        """What left the request's windows is freed, as each allocation begins."""
+        self.manager.coordinator.remove_skipped_blocks(request.request_id, request.num_computed_tokens)
+
     def publish(self, request: Any, tokens: int) -> None:
         """The request's first `tokens` are there: a load has brought them."""
         self.step = "publish"

@@ -66,8 +66,11 @@ class VllmEngine(Admissions, Readings):
         return self._lengthen(targets, drafts=True)
 
     def _lengthen(self, rows: list[tuple[int, int]], *, drafts: bool) -> bool:
-        """All rows or none: what is published with a row's slots can't be taken back."""
+        """All rows or none: what is published with a row's slots can't be taken back. What left the window goes first,
+        as it does where there is no room."""
         calls = self.calls
+        for rid, _ in rows:
+            calls.slide(self._running[rid].request)
         short = sum(self.pages_short(rid, upto) for rid, upto in rows)
         alone = len(rows) == len(self._running)
         while short > calls.pool.get_num_free_blocks():
