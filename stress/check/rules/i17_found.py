@@ -2,7 +2,8 @@
 
 A page is in the prefix map from the moment on that its slots are given. If its request is taken out of the step again,
 nothing will ever write it, and a later request starts beyond what was computed (vllm#57580). The target's own counts
-are right all the while. Asked of each hit, before it is taken, and of each store. Level 1; one gather over the hit.
+are right all the while. Asked of each hit, before it is taken, and of each store that has ended: it copies after the
+pass that is under way. Level 1; one gather over the hit.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ class Found(Rule):
     id = "I17"
     title = "what is found in the prefix cache, or stored, was written"
     needs = frozenset({"lends", "writes", "references"})
-    kinds = frozenset({EventKind.HIT, EventKind.TRANSFER_BEGIN})
+    kinds = frozenset({EventKind.HIT, EventKind.TRANSFER_END})
 
     def __init__(self):
         self._reported: set[tuple[str, int, int]] = set()  # pool, page, the lend that it was of
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.TRANSFER_BEGIN and event.method != "offload":
-            return
+        if event.kind is EventKind.TRANSFER_END:
+            transfer = shadow.transfers.open.get(event.token)
+            if transfer is None or transfer.kind != "offload":
+                return
         pool = shadow.pools[event.pool]
         pages = event.pages[(event.pages >= pool.first) & (event.pages < pool.end)]
         wrong = pages[~shadow.transfers.is_written(event.pool, pages)]
@@ -37,7 +40,7 @@ class Found(Rule):
         found = event.kind is EventKind.HIT
 
         def message() -> str:
-            who = f"request {event.cause.rid} finds" if found else f"offload {event.token} stores"
+            who = f"request {event.cause.rid} finds" if found else f"offload {event.token} has stored"
             where = f" of {event.table}" if event.table else ""
             return (
                 f"{who} page {page}{where}, but nothing has written it since it was lent in operation "

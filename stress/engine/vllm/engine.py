@@ -38,6 +38,7 @@ class VllmEngine(Admissions, Readings):
         self._preempted: dict[int, Any] = {}
         self.changed: list[int] = []
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
+        self._passed = False  # a pass has written since a schedule was last complete
         if offload is not None:
             self.observes = self.observes | {"transfers"}
             self.marks_exempt = self.marks_exempt - {"load_back", "offloaded"}
@@ -100,11 +101,18 @@ class VllmEngine(Admissions, Readings):
                 self._decode_to(running, upto)
             request.num_computed_tokens = upto
             self._sample(running, upto + 1)
+        self._passed = True
 
     def _end_schedule(self) -> None:
-        """The forward pass of what was given slots begins: the connector is told what it will compute."""
+        """The forward pass of what was given slots begins: the connector is told what it will compute. What the pass
+        before has written is there."""
         scheduled, self._scheduled = self._scheduled, {}
-        if scheduled and self.offload is not None:
+        if self.offload is None:
+            return
+        if self._passed or not self._running:
+            self._passed = False
+            self.offload.pass_done(self.now_us)
+        if scheduled:
             self.calls.step = "offload scan"
             self.offload.scheduled(scheduled, self.now_us)
             self.calls.step = ""
@@ -186,7 +194,11 @@ class VllmEngine(Admissions, Readings):
         return len(ended)
 
     def pending_us(self) -> int | None:
-        return None if self.offload is None else self.offload.pending_us()
+        if self.offload is None:
+            return None
+        if self.offload.waits_for_pass and not self._running:
+            return self.now_us
+        return self.offload.pending_us()
 
     def loads_due_us(self) -> int:
         return 0
