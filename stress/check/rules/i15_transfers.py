@@ -56,7 +56,8 @@ class Transfers(Rule):
         repeated = pool.repeats(pages)
         if repeated is not None:
             twice = pages[repeated].tolist()
-            text = f"{event.method} {event.token} ({blame(event.cause)}) has page {twice[0]} twice{such_pages(len(twice))}"
+            more = such_pages(len(twice))
+            text = f"{event.method} {event.token} ({blame(event.cause)}) has page {twice[0]} twice{more}"
             report(Violation("I15", event.pool, twice[0], len(twice), lambda: text))
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:

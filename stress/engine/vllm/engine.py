@@ -210,5 +210,7 @@ class VllmEngine(Admissions, Readings):
         return self.offload
 
     def next_window_eviction(self, rid: int) -> int:
-        """With a connector each step counts, for it looks for pages to store in each."""
-        return NEVER if self.offload is None else self.committed(rid) + 1
+        """With a connector each page's end counts: in the step behind it there is something new to store."""
+        if self.offload is None:
+            return NEVER
+        return (self.committed(rid) // self.page_size + 1) * self.page_size

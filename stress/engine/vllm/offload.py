@@ -33,8 +33,8 @@ class Copy(NamedTuple):
 
 
 class Offload:
-    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory. `stores_at_once`: a store does not wait
-    for the forward pass that is under way, which is wrong where that writes what is stored (vllm#45704)."""
+    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory. `stores_at_once`: a store does
+    not wait for the forward pass that is under way, which is wrong where that writes what is stored (vllm#45704)."""
 
     def __init__(
         self, calls: Calls, config: Any, *, host_pages: int, delay_us: int, stores_at_once: bool = False
