@@ -22,6 +22,7 @@ from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
 from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
 from stress.fault_name import parse_faults
+from stress.pool_groups import broken_groups
 from stress.target.name import TargetError, parse_target
 
 RELEASES = ("unpatched", "filter-per-call", "filter-per-group")
@@ -96,6 +97,7 @@ def _broken_pool(pool: Pool, serving: Serving) -> Iterator[str]:
             f"{serving.chunk_tokens}, the window of pool.window_tokens = {pool.window_tokens} and the draft "
             f"reserve; give at least {pages}, or a smaller serving.chunk_tokens"
         )
+    yield from broken_groups(pool)
 
 
 def _broken_workload(workload: Workload) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Pool(_Table):
     window_tokens: int = 128
     unified_kv: bool = True  # the target keeps its window per request, so the linker skips SWA
     swa_ring: bool = False  # no paged SWA pool at all
-    groups: list[str] = []  # of an engine with one pool for all: a table each (stress.engine.vllm.groups)
+    groups: list[str] = []  # of an engine with one pool for all: a table each (stress.pool_groups)
 
 
 class Workload(_Table):

@@ -19,6 +19,12 @@ from stress.engine.vllm.substitutes import page_hash
 from stress.engine.vllm.tree_import import VllmTree
 
 
+def _few_objects(tokens: np.ndarray) -> list[int]:
+    """The token ids, equal ones one object: a request keeps them twice, and a rank has millions."""
+    ids, known = tokens.tolist(), {}
+    return list(map(known.setdefault, ids, ids))
+
+
 class Match:
     """What the prefix cache has of a request: blocks by group, and how many tokens."""
 
@@ -71,7 +77,7 @@ class Calls:
         )
         wanted = {
             "request_id": str(spec.rid),
-            "prompt_token_ids": spec.tokens(0, spec.prompt_tokens).tolist(),
+            "prompt_token_ids": _few_objects(spec.tokens(0, spec.prompt_tokens)),
             "sampling_params": sampling,
             "pooling_params": None,
             "eos_token_id": None,
