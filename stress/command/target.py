@@ -17,7 +17,11 @@ from stress.target.name import Target, TargetError, TargetUnavailable, parse_tar
 
 SCHEMA = 1
 UNAVAILABLE = 3
-REPORTS = {"sglang": "stress.engine.sglang.tree_report", "vllm": "stress.engine.vllm.tree_report"}
+REPORTS = {
+    "sglang": "stress.engine.sglang.tree_report",
+    "vllm": "stress.engine.vllm.tree_report",
+    "lmcache": "stress.engine.lmcache.tree_report",
+}
 """By project: what imports a tree and says in one JSON document what it has, and whether it is `usable`."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
