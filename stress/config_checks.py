@@ -21,7 +21,7 @@ from stress.check.marks import MARKS
 from stress.config_arms import broken_faults, broken_pool_only, have_no_window
 from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
-from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
+from stress.config_schema import Arm, Config, ConfigError, Workload
 from stress.fault_name import parse_faults
 from stress.target.name import TargetError, parse_target
 

@@ -66,7 +66,9 @@ def _fault_of(text: str) -> str:
     try:
         named = parse_faults(text)
     except ValueError:
-        raise ConfigError(f"--fault {text}: unknown fault; the faults are {', '.join(_OF_REFERENCE)}") from None
+        raise ConfigError(
+            f"--fault {text}: unknown fault; the faults are {', '.join(_OF_REFERENCE)}"
+        ) from None
     fault, ranks = named.chosen[0]
     if fault not in _OF_REFERENCE:
         facts = FAULTS[fault]

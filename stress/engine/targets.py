@@ -23,7 +23,8 @@ def build_engine(
     rank: int = 0,
 ) -> Engine:
     """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds the package;
-    `faults`: what is wrong with it, or with the client of a pool; `rank`: by which its transfers fail (linker.faults)."""
+    `faults`: what is wrong with it, in the reference and in the client of a pool alone; `rank`: by which its transfers
+    fail (linker.faults)."""
     if tree is None:
         from stress.engine.reference import build_reference
 

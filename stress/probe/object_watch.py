@@ -101,7 +101,9 @@ class ObjectWatch(Journal):
         self._depth = 0
         self._method = ""  # of the outermost call
         self._counting_down = False
-        self._left: list[int] = []  # pages that have left the free list in the call at hand, and were not told yet
+        self._left: list[
+            int
+        ] = []  # pages that have left the free list in the call at hand, and were not told yet
         pool = objects.target
         for page in pool.free_blocks:
             self._wrap(page, "ref_count_up", self._taking)

@@ -28,7 +28,17 @@ class Readings:
 
     observes = frozenset(
         {
-            *("lends", "returns", "groups", "references", "page_objects", "tables", "counts", "drain", "owners"),
+            *(
+                "lends",
+                "returns",
+                "groups",
+                "references",
+                "page_objects",
+                "tables",
+                "counts",
+                "drain",
+                "owners",
+            ),
             *("writes", "reads", "content"),
         }
     )

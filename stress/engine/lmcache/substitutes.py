@@ -39,7 +39,10 @@ def _ignore(*args: Any, **named: Any) -> None:
 
 
 def replace_names() -> tuple[str, ...]:
-    """Before any module of the tree takes them; its finder has to be in sys.meta_path. Returns the substitutes' names."""
+    """Before any module of the tree takes them. Returns the substitutes' names.
+
+    The tree's finder has to be in sys.meta_path, and stand-ins unsealed.
+    """
     importlib.import_module("lmcache.logging").init_logger = QuietLogger
     importlib.import_module("lmcache.observability").LMCStatsMonitor = NoStatistics
     importlib.import_module("lmcache.v1.system_detection").NUMAMapping = NUMAMapping

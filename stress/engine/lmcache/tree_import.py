@@ -59,7 +59,9 @@ def _refuse_unfit(root: Path) -> None:
     if not root.joinpath(*PAGED.split(".")).with_suffix(".py").is_file():
         raise TreeError(f"{root}: has no {PAGED}; use an LMCache that has it, as 0.5.6")
     if "lmcache" in sys.modules:
-        raise TreeError(f"{root}: lmcache is imported in this process already; load a tree in a fresh process")
+        raise TreeError(
+            f"{root}: lmcache is imported in this process already; load a tree in a fresh process"
+        )
 
 
 def _import_tree(root: Path) -> LMCacheTree:
