@@ -6,6 +6,7 @@ A test is skipped, naming what is missing, where the release can't be had.
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,9 @@ def guarded_tree(lmcache_tree, tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def answer():
-    """A function of a script's name and its arguments: the JSON that it prints, in a process of its own."""
+    """A function of a script's name and its arguments: the JSON that it prints, in a process of its own, asked once."""
 
+    @cache
     def ask(script: str, *arguments: object) -> dict:
         command = [
             sys.executable,
