@@ -29,7 +29,18 @@ SHORT = ("workload.requests=8", "layout.tp_size=1", "layout.dp_size=1", "check.r
 def watched(config: str, arm: str, target: str, overrides: tuple[str, ...]) -> list[str]:
     """The rules that a short run of the arm watched."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stress", "run", config, "--arm", arm, "--launcher", "local", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "stress",
+            "run",
+            config,
+            "--arm",
+            arm,
+            "--launcher",
+            "local",
+            "--json",
+        ]
         command += ["--out", f"{folder}/run"]
         for override in (f"arms.{arm}.target={target}", *SHORT, *overrides):
             command += ["--set", override]
