@@ -18,11 +18,13 @@ import msgspec
 from linker.faults import TransferFault, transfer_fault
 from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
+from stress.config_arms import broken_faults, broken_pool_only, have_no_window
 from stress.config_limits import broken_limits
 from stress.config_pools import swa_pages_needed
 from stress.config_scheduler import broken_scheduler
-from stress.config_schema import Arm, Config, ConfigError, Pool, Serving, Workload
+from stress.config_schema import Arm, Config, ConfigError, Workload
 from stress.fault_name import parse_faults
+from stress.pool_groups import broken_groups
 from stress.target.name import TargetError, parse_target
 
 RELEASES = ("unpatched", "filter-per-call", "filter-per-group")
@@ -46,7 +48,7 @@ def _broken(config: Config) -> Iterator[str]:
         yield f"name: {config.name[:80]!r} can't name a folder; {NAME_CURE}"
     yield from broken_limits(config)
     yield from _broken_layout(config)
-    yield from _broken_pool(config.pool, config.serving)
+    yield from _broken_pool(config)
     yield from _broken_workload(config.workload)
     yield from _broken_transfer_faults(config)
     check = config.check
@@ -84,7 +86,8 @@ def _broken_layout(config: Config) -> Iterator[str]:
         )
 
 
-def _broken_pool(pool: Pool, serving: Serving) -> Iterator[str]:
+def _broken_pool(config: Config) -> Iterator[str]:
+    pool, serving = config.pool, config.serving
     if serving.chunk_tokens < pool.page_size:
         # A chunk that does not end its prompt is cut to whole pages: no prompt would ever go on.
         yield (
@@ -92,12 +95,13 @@ def _broken_pool(pool: Pool, serving: Serving) -> Iterator[str]:
             f"(pool.page_size); give {pool.page_size} or more"
         )
     pages = swa_pages_needed(pool, serving)
-    if not pool.swa_ring and pool.swa_pages < pages:
+    if not (pool.swa_ring or have_no_window(config)) and pool.swa_pages < pages:
         yield (
             f"pool.swa_pages: {pool.swa_pages} pages can't hold one chunk of serving.chunk_tokens = "
             f"{serving.chunk_tokens}, the window of pool.window_tokens = {pool.window_tokens} and the draft "
             f"reserve; give at least {pages}, or a smaller serving.chunk_tokens"
         )
+    yield from broken_groups(pool)
 
 
 def _broken_workload(workload: Workload) -> Iterator[str]:
@@ -200,22 +204,19 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
         yield f"arms.{name}.target: {error}"
         return
     try:
-        named = parse_faults(arm.fault)
+        parse_faults(arm.fault)
     except ValueError as error:
         yield f"arms.{name}.fault: {error}"
         return
+    yield from broken_faults(config, name, arm, project)
+    yield from broken_pool_only(config, name, arm, project)
     if project != "reference":
         if project == "sglang" and config.pool.page_size == 1:
             yield (
                 f"pool.page_size: 1 is another allocator in SGLang, which arms.{name} is; "
                 "give a page size above 1"
             )
-        # A real tree frees as it frees: `release` says nothing about it, and no named fault is in it.
-        if named.chosen:
-            yield (
-                f"arms.{name}.fault: {arm.fault!r} is a fault of the reference and the target is {arm.target}; "
-                f"leave it out, or name an edited tree ({project}==V+EDIT)"
-            )
+        # A real tree frees as it frees: `release` says nothing about it.
         if project != "sglang" and arm.tree_core is not None:
             yield _broken_core(name, arm)
         return
@@ -223,12 +224,6 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
         yield f"arms.{name}.release: missing; choose {_choice(RELEASES)}"
     elif arm.release not in RELEASES:
         yield f"arms.{name}.release: unknown strategy {arm.release!r}; choose {_choice(RELEASES)}"
-    for fault, ranks in named.chosen:
-        if ranks is not None and max(ranks) >= config.layout.tp_size:
-            yield (
-                f"arms.{name}.fault: {fault}@{max(ranks)}: the ranks are 0 to {config.layout.tp_size - 1} "
-                "(layout.tp_size)"
-            )
     if arm.tree_core is not None:
         yield _broken_core(name, arm)
 

@@ -52,11 +52,11 @@ class Layout(_Table):
 class Pool(_Table):
     page_size: int = 256  # tokens
     full_pages: int = 13_266  # per rank, padding not counted
-    swa_pages: int = 1_326
+    swa_pages: int = 1_326  # nothing to an engine that is a pool alone, and no window
     window_tokens: int = 128
     unified_kv: bool = True  # the target keeps its window per request, so the linker skips SWA
     swa_ring: bool = False  # no paged SWA pool at all
-    groups: list[str] = []  # of an engine with one pool for all: a table each (stress.engine.vllm.groups)
+    groups: list[str] = []  # of an engine with one pool for all: a table each (stress.pool_groups)
 
 
 class Workload(_Table):

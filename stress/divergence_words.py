@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stress.operation import Operation
+from stress.operation import Kind, Operation
 from stress.recorder import RING_OPERATIONS
 from stress.verdict_rank import rule_and_pool
 
@@ -21,6 +21,7 @@ _NAMES = {
     "results_end": ("full pages free", "swa pages free"),
     "drain": ("full pages free", "swa pages free"),
 }
+_COUNTED = (Kind.RESULTS_END, Kind.DRAIN)
 _YES_NO = {"extend": "had {}room", "reserve": "had {}room"}
 
 Entry = dict[str, Any] | None
@@ -71,6 +72,8 @@ def _answered(operation: Operation, entry: Entry) -> str:
 def _names(operation: Operation) -> list[str]:
     """What each number of an answer counts; an engine may have more pools, or fewer, than two."""
     known = _NAMES[operation.kind.value]
+    if len(operation.answer) == 1 and operation.kind in _COUNTED:
+        return ["pages free"]  # of an engine's one pool
     return [
         known[place] if place < len(known) else f"of pool {place}" for place in range(len(operation.answer))
     ]

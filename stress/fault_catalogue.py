@@ -15,7 +15,8 @@ class FaultFacts(NamedTuple):
 
     `config`: the base configuration whose workload reaches it by itself. `loaded`: whether it has a form on a
     loaded pool. `one_rank`: whether a rank alone can have it. `needs`: what of the base it needs otherwise, as --set
-    takes it; its twin gets the same.
+    takes it; its twin gets the same. `project`: whose arms can have it: the reference's, or a release's, where it is in
+    the client of the release's own pool.
     """
 
     title: str
@@ -26,6 +27,7 @@ class FaultFacts(NamedTuple):
     loaded: bool = True
     one_rank: bool = True
     needs: tuple[str, ...] = ()
+    project: str = "reference"
 
 
 FAULTS: dict[str, FaultFacts] = {
@@ -160,5 +162,12 @@ FAULTS: dict[str, FaultFacts] = {
         ("sglang#30339", "ATOM#1423"),
         "ring",
         ("I9", "I16"),
+    ),
+    "F25": FaultFacts(
+        "a client gives a page of the pool up twice",
+        ("LMCache#5005",),
+        "lmcache",
+        ("I3",),
+        project="lmcache",
     ),
 }

@@ -9,6 +9,7 @@ stay as configured, and what a user sets is not drawn. No mark is required: what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -18,6 +19,7 @@ from stress.config import Config
 from stress.config_checks import check_config
 from stress.config_pools import full_pages_needed, swa_pages_behind_prefix
 from stress.config_schema import LinkerFault
+from stress.target.name import project_of
 from stress.words import below, split, words
 from stress.workload.plan import plan_of
 
@@ -36,6 +38,17 @@ TRANSFER_FAULTS = (
     (LinkerFault(kind="late", after=3, count=50, delay_ms=2000.0),),
     (LinkerFault(kind="failed", after=20, count=100), LinkerFault(kind="late-load", after=3, delay_ms=300.0)),
 )
+# Of an engine whose layers have a table a group, in one pool: sizes in pages of pool.page_size, spans in its windows.
+GROUPS = (
+    (),
+    (),
+    ("full",),
+    ("full", "sliding", "sliding"),
+    ("full", "sliding", "chunked:{1}:{8}"),
+    ("full", "sliding:{2}"),
+    ("full:{2}", "sliding:{1}"),
+)
+HOST_POOLS = (0, 1, 1, 3)  # pages of the host, in pools; 0: what the engine takes
 # Spare pages beyond the smallest that can run, in percent of those; 0 comes as often as any other.
 SPARE_PERCENT = (0, 2, 10, 30, 100, 400)
 
@@ -80,7 +93,27 @@ def swarm_config(config: Config, overrides: Iterable[str] = ()) -> tuple[Config,
     tables = {name: _kept(config, name, table, given) for name, table in tables.items()}
     drawn = replace(config, pool=pool, **tables)
     drawn = replace(drawn, pool=_kept(config, "pool", _sized(drawn, draw), given))
+    if draws_groups(config):
+        drawn = replace(drawn, **_grouped(config, drawn, draw, given))
     return check_config(drawn), _overrides(config, drawn)
+
+
+def draws_groups(config: Config) -> bool:
+    """Whether an arm's engine has one pool for groups of layers."""
+    return any(project_of(arm.target) == "vllm" for arm in config.arms.named.values())
+
+
+def _grouped(config: Config, drawn: Config, draw: _Draw, given: set[str]) -> dict:
+    """The tables with groups, pages of the host, and as many more pages as the groups behind the first two need."""
+    size, pool = drawn.pool.page_size, drawn.pool
+    sizes = {str(pages): pages * size for pages in (1, 2, 8)}
+    groups = [re.sub(r"\{(\d)\}", lambda of: str(sizes[of[1]]), text) for text in draw.one("groups", GROUPS)]
+    more = max(0, len(groups) - 2) * (pool.swa_pages + 8) + 2 * len(groups)
+    pool = msgspec.structs.replace(pool, groups=groups, full_pages=pool.full_pages + more)
+    host_pages = draw.one("host", HOST_POOLS) * (pool.full_pages + pool.swa_pages)
+    linker = msgspec.structs.replace(drawn.linker, host_pages=host_pages)
+    tables = {"pool": pool, "linker": linker}
+    return {name: _kept(config, name, table, given) for name, table in tables.items()}
 
 
 def _kept(config: Config, name: str, drawn, given: set[str]):

@@ -103,8 +103,9 @@ ALL_OBSERVATIONS = frozenset(
         *("lends", "returns", "mapping", "offsets", "groups", "tables", "cache", "counts", "drain", "owners"),
         *("reads", "writes", "live", "locks", "transfers", "keys", "content", "private_loads"),
         *("row_memory", "clock"),
-        # pages are shared by count; an admitted request's table is its prefix, in whole pages
-        *("references", "whole_prefix"),
+        # pages are shared by count; they are objects that carry it; an admitted request's table is its prefix, in
+        # whole pages
+        *("references", "page_objects", "whole_prefix"),
         *("lookups", "collectives", "decisions"),
     }
 )

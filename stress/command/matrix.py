@@ -14,6 +14,8 @@ from stress.fault_name import parse_faults
 
 INFRASTRUCTURE = 3
 INTERRUPTED = 130
+# The bases of the matrix are runs of the reference.
+_OF_REFERENCE = [fault for fault, facts in FAULTS.items() if facts.project == "reference"]
 
 
 @click.command()
@@ -35,7 +37,7 @@ def matrix(faults: tuple[str, ...], each_rule_off: bool, as_json: bool) -> int:
     from stress.matrix.plan import INTERRUPTED as ASKED_TO_END
     from stress.matrix.plan import make_matrix, rows_of
 
-    chosen = [fault for fault in FAULTS if not named or fault in named]
+    chosen = [fault for fault in _OF_REFERENCE if not named or fault in named]
     total = len(rows_of(chosen))
     done, tried = itertools.count(1), itertools.count(1)
 
@@ -64,8 +66,16 @@ def _fault_of(text: str) -> str:
     try:
         named = parse_faults(text)
     except ValueError:
-        raise ConfigError(f"--fault {text}: unknown fault; the faults are {', '.join(FAULTS)}") from None
+        raise ConfigError(
+            f"--fault {text}: unknown fault; the faults are {', '.join(_OF_REFERENCE)}"
+        ) from None
     fault, ranks = named.chosen[0]
+    if fault not in _OF_REFERENCE:
+        facts = FAULTS[fault]
+        raise ConfigError(
+            f"--fault {text}: is a fault of a client of {facts.project}, and the matrix runs the reference; "
+            f"use kvstress run {facts.config} --fault {fault}"
+        )
     if len(named.chosen) > 1 or named.dry or ranks is not None:
         raise ConfigError(
             f"--fault {text}: the matrix takes faults one by one, and makes their clean twins; name them alone, "

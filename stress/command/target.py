@@ -17,7 +17,11 @@ from stress.target.name import Target, TargetError, TargetUnavailable, parse_tar
 
 SCHEMA = 1
 UNAVAILABLE = 3
-REPORTS = {"sglang": "stress.engine.sglang.tree_report", "vllm": "stress.engine.vllm.tree_report"}
+REPORTS = {
+    "sglang": "stress.engine.sglang.tree_report",
+    "vllm": "stress.engine.vllm.tree_report",
+    "lmcache": "stress.engine.lmcache.tree_report",
+}
 """By project: what imports a tree and says in one JSON document what it has, and whether it is `usable`."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
@@ -132,10 +136,6 @@ def _facts(name: str) -> dict[str, Any]:
     from stress.target.store import resolve
 
     target = parse_target(name)
-    if target.kind != "reference" and target.project not in REPORTS:
-        raise TargetError(
-            f"target check: knows no {target.project} trees; name one of {' or '.join(REPORTS)}"
-        )
     root: Path = resolve(name)
     return ask_tree(REPORTS[target.project], root)
 

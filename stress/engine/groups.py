@@ -34,6 +34,9 @@ class GroupedEngine(Protocol):
     """What the probe reads. `pools` has one pool, `edges` none."""
 
     groups: tuple[Group, ...]
+    changed: list[
+        int
+    ]  # requests, besides an operation's own, whose tables it has changed; the probe empties it
 
     def group_table(self, rid: int, group: str) -> list[int]:
         """Page ids of a request in a group, in order, null where there is none; [] when it holds none."""

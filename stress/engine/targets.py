@@ -23,37 +23,38 @@ def build_engine(
     rank: int = 0,
 ) -> Engine:
     """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds the package;
-    `faults`: what is wrong with it, in the reference alone; `rank`: by which its transfers fail (linker.faults)."""
+    `faults`: what is wrong with it, in the reference and in the client of a pool alone; `rank`: by which its transfers
+    fail (linker.faults)."""
     if tree is None:
         from stress.engine.reference import build_reference
 
         return build_reference(config, arm, device, warm, faults=faults, rank=rank)
     build = _BUILDERS[project_of(arm.target, Path(tree)), mode_of(arm.target)]
-    return build(config, arm, Path(tree), device, warm, rank)
+    return build(config, arm, Path(tree), device, warm, rank, faults)
 
 
-def _sglang(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+def _sglang(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog) -> Engine:
     from stress.engine.sglang.build import build_sglang
 
     return build_sglang(config, tree, device, warm, arm.tree_core, rank)
 
 
-def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog) -> Engine:
     from stress.engine.vllm.build import build_vllm
 
     return build_vllm(config, arm, tree, device, warm, rank)
 
 
-def _vllm_scheduler(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+def _vllm_scheduler(config, arm, tree: Path, *_: object) -> Engine:
     from stress.engine.vllm.driven_build import build_driven
 
     return build_driven(config, tree)
 
 
-def _lmcache(config, arm, tree: Path, device: str, warm: Warm | None, rank: int) -> Engine:
+def _lmcache(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog) -> Engine:
     from stress.engine.lmcache.build import build_lmcache
 
-    return build_lmcache(config, arm, tree, device, warm, rank)
+    return build_lmcache(config, arm, tree, device, warm, rank, faults)
 
 
 _BUILDERS = {

@@ -28,7 +28,7 @@ class GroupWatch:
 
     def tell_tables(self, rows: Rows) -> None:
         """Of the requests of these rows, the tables that have changed since they were told last."""
-        for rid, _ in rows:
+        for rid in dict.fromkeys([rid for rid, _ in rows] + self._engine.changed):
             for group in self._engine.groups:
                 known = np.asarray(self._engine.group_table(rid, group.name), dtype=np.int64).tobytes()
                 before = self._tables.get((rid, group.name), b"")
@@ -41,6 +41,7 @@ class GroupWatch:
                     del self._tables[rid, group.name]
                 pages = np.frombuffer(known, dtype=np.int64)
                 self._tell_of(rid, _HOLD, pages, group.name, same)
+        self._engine.changed.clear()
 
     def holding(self) -> set[int]:
         """Requests whose tables were not empty when they were told last."""

@@ -1,4 +1,4 @@
-"""Tells the copies between a pool whose pages are shared by count and its host's memory, and carries what is in them."""
+"""Tells copies between a pool whose pages are shared by count and its host's memory, and carries what is in them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ class Copy(Protocol):
 
 
 class OffloadWatch:
-    """Hooks `offload.on_begin` and `on_end`. A store's copy is of what the pages hold when it begins: the pass that
-    is under way then writes none of them."""
+    """Hooks `offload.on_begin`, `on_copy` and `on_end`: a page is held from the first to the last of them; a store
+    takes what it holds at the second."""
 
     def __init__(self, offload, watch: BlockWatch, content: GroupContent | None) -> None:
         self._watch, self._content = watch, content
-        offload.on_begin, offload.on_end = self._begun, self._ended
+        offload.on_begin, offload.on_copy, offload.on_end = self._begun, self._copied, self._ended
 
     def _begun(self, copy: Copy) -> None:
         watch = self._watch
         watch.take_cause()
         watch.tell(_BEGIN, watch.source.name, copy.pages, None, copy.kind, token=copy.ticket)
+
+    def _copied(self, copy: Copy) -> None:
         if self._content is not None and copy.kind == "offload":
             self._content.copy_out(copy.pages, copy.host_pages)
 

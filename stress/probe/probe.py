@@ -26,6 +26,7 @@ from stress.probe.group_watch import GroupWatch
 from stress.probe.key_watch import KeyWatch
 from stress.probe.kind_does import DOES
 from stress.probe.linker_watch import LinkerWatch
+from stress.probe.object_watch import ObjectWatch
 from stress.probe.offload_watch import OffloadWatch
 from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
@@ -264,9 +265,11 @@ class Probe:
             watch.tell(_COUNTS, pool.name, list(counts), None, method)
 
 
-def _watch_of(engine: Engine, ledger: Ledger) -> Watch | BlockWatch:
+def _watch_of(engine: Engine, ledger: Ledger) -> Watch | BlockWatch | ObjectWatch:
     if "references" not in engine.observes:
         return Watch(engine.allocators(), engine.pools, engine.edges, ledger)
+    if "page_objects" in engine.observes:
+        return ObjectWatch(engine.allocators(), engine.pools[0], ledger)
     groups = tuple(group.name for group in engine.groups)
     return BlockWatch(engine.allocators(), engine.pools[0], groups, ledger)
 

@@ -88,7 +88,7 @@ class Decode:
                 )
             else:
                 self.state.retract(victim)
-            self.state.blocked = True
+                self.state.blocked = True  # one that is given up leaves room, and the queue is asked again
             short = [request for request in short if request.rid in self.state.decoding]
         page_size = self.state.engine.page_size
         for request in short:

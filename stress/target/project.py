@@ -18,7 +18,8 @@ class Project(msgspec.Struct, frozen=True):
     """`name`: its wheel's, and the first part of a target's name. `package`: the folder of its code.
     `proof`: a folder that every tree of it holds. `is_wanted`: which files of a wheel are unpacked.
     `within`: where in a checkout the package may lie. `modes`: other ways of driving its trees, named NAME-MODE==.
-    `has_edits`: the built-in edits are made for it.
+    `has_edits`: the built-in edits are made for it. `pool_only`: it is a pool of pages without prefix cache, window
+    and linker.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Project(msgspec.Struct, frozen=True):
     within: tuple[str, ...] = ("",)
     modes: tuple[str, ...] = ()
     has_edits: bool = False
+    pool_only: bool = False
 
 
 _SGLANG_PACKAGES = ("srt", "kernels")
@@ -80,6 +82,7 @@ PROJECTS = {
             example="0.5.6",
             proof="lmcache/v1",
             is_wanted=_wanted_of_lmcache,
+            pool_only=True,
         ),
     )
 }

@@ -110,6 +110,14 @@ def test_a_request_that_can_never_fit_is_an_error_and_the_rest_goes_on():
     assert result.findings == {}
 
 
+def test_who_waits_behind_a_request_that_is_given_up_is_asked_again():
+    """Request 4 outgrows an idle rank; the one behind it in the queue fits, and was given up with it once."""
+    shape = ("pool.full_pages=80", "pool.swa_pages=40", "linker.enabled=false", "workload.requests=60")
+    (result,), _ = run_arm("patched", *ONE_RANK[:2], "workload.concurrency=12", *shape, seed=2)
+    assert "request 4 has no room to decode beyond 5120 tokens" in result.first_error.message
+    assert result.errors == 3  # of those that are longer than the pool; it was 4
+
+
 def test_stop_on_finding_ends_the_rank_at_its_first_finding():
     result = run_arm("unpatched", "check.on_finding=stop", "check.on_assert=count", *ONE_RANK)[0][0]
     assert result.status == "stopped"

@@ -188,6 +188,51 @@ def test_a_tree_core_is_sglang_s_alone():
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "override", "told"),
+    [
+        (
+            "lmcache",
+            "linker.enabled=true",
+            "linker.enabled: true, and lmcache==0.5.6 (arms.lmcache) is a pool of pages that has no linker; "
+            "set linker.enabled=false",
+        ),
+        (
+            "lmcache",
+            "arms.lmcache.fault=F06",
+            "arms.lmcache.fault: F06 is a fault of the reference and the target is lmcache==0.5.6; leave it out, or "
+            "name an edited tree (lmcache==V+EDIT)",
+        ),
+        (
+            "lmcache",
+            "arms.lmcache.fault=F25@1",
+            "arms.lmcache.fault: F25@1: the ranks are 0 to 0 (layout.tp_size)",
+        ),
+        (
+            "smoke",
+            "arms.patched.fault=F25",
+            "arms.patched.fault: F25 is a fault of a client of lmcache and the target is reference; name one such as "
+            "lmcache==0.5.6 as the target",
+        ),
+        (
+            "lmcache",
+            "arms.lmcache.target=lmcache==no",
+            "arms.lmcache.target: target 'lmcache==no': 'no' is no version; write lmcache==0.5.6, for instance",
+        ),
+    ],
+)
+def test_a_pool_alone_has_no_linker_and_its_client_s_faults_alone(config, override, told):
+    with pytest.raises(ConfigError) as refused:
+        load_config(config, [override])
+    assert str(refused.value) == f"--set {override}: {told}"
+
+
+def test_window_pages_say_nothing_to_a_pool_alone_and_are_asked_for_beside_another_arm():
+    load_config("lmcache", ["pool.swa_pages=0"])
+    with pytest.raises(ConfigError, match=r"pool\.swa_pages: 0 pages can't hold one chunk"):
+        load_config("lmcache", ["pool.swa_pages=0", "arms.b.target=vllm==0.33.0"])
+
+
 def test_a_new_arm_needs_its_release():
     with pytest.raises(ConfigError, match=r"arms\.third\.release: missing; choose unpatched"):
         load_config("seed", ["arms.third.target=reference"])

@@ -39,8 +39,13 @@ def test_i2_one_page_in_two_tables_of_a_request():
     bench.do("admit", 2, admit, full=every, sliding=old[:1])
     finding = bench.only("I2")
     assert (finding.operation, finding.page) == (bench.number, old[0].block_id)
-    assert finding.message == "request 2 has page 1 in place 0 of full and place 0 of sliding after admit of request 2"
-    assert bench.pool.blocks[1].ref_cnt == 2  # as many as the tables that name it: the pool's own accounts are right
+    assert (
+        finding.message
+        == "request 2 has page 1 in place 0 of full and place 0 of sliding after admit of request 2"
+    )
+    assert (
+        bench.pool.blocks[1].ref_cnt == 2
+    )  # as many as the tables that name it: the pool's own accounts are right
 
 
 def test_i2_is_silent_when_a_page_goes_from_one_table_to_another():
@@ -80,7 +85,10 @@ def test_i3_a_page_that_two_references_give_up_in_one_call_comes_twice():
     bench.free(1, [block])
     bench.do("poll", -1, lambda: bench.pool.free_blocks([block, block]))
     first = bench.ledger.first
-    assert (first.operation, first.rule) == (2, "I12")  # two references that neither table nor transfer explains
+    assert (first.operation, first.rule) == (
+        2,
+        "I12",
+    )  # two references that neither table nor transfer explains
     twice = next(finding for finding in bench.ledger.kept if finding.rule == "I3")
     assert (twice.operation, twice.page) == (4, block.block_id)
     assert "comes back twice in one call" in twice.message
@@ -133,7 +141,9 @@ def test_i17_a_hit_on_what_nothing_has_written():
     bench.match(2, full=blocks)
     finding = bench.only("I17")
     assert (finding.operation, finding.noticed, finding.page) == (1, 4, 2)
-    assert finding.message.startswith("request 2 finds page 2 of full, but nothing has written it since it was lent")
+    assert finding.message.startswith(
+        "request 2 finds page 2 of full, but nothing has written it since it was lent"
+    )
 
 
 def test_i17_a_page_that_is_found_again_keeps_what_was_written():

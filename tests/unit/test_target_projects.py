@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from target_tree import TREES, make_tree, make_wheel
 
+from allocator.faults.log import FaultLog
 from stress.cli import main
 from stress.command import target as command
 from stress.engine.targets import build_engine
@@ -133,12 +134,10 @@ def test_check_asks_the_project_s_report(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "version      1.0\nusable       no\n"
 
 
-def test_check_refuses_a_project_without_a_report(capsys):
-    assert main(["target", "check", "lmcache==0.5.6"]) == 2
-    assert capsys.readouterr().err == (
-        "kvstress: target check: knows no lmcache trees; name one of sglang or vllm\n"
-    )
-    assert not targets_folder().exists()
+def test_every_project_has_a_report_and_the_reference_none(capsys):
+    assert command.REPORTS.keys() == PROJECTS.keys()
+    assert main(["target", "check", "reference"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_repro_is_about_sglang(capsys):
@@ -160,5 +159,7 @@ def test_an_engine_is_built_by_its_project(tmp_path, monkeypatch, target, projec
     monkeypatch.setitem(sys.modules, f"stress.engine.{project}", ModuleType(f"stress.engine.{project}"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     arm = SimpleNamespace(target=target)
-    built = build_engine("config", arm, "cpu", None, str(tree), rank=3)
-    assert built == ("config", arm, tree, "cpu", None, 3)
+    faults = FaultLog(("F25",))
+    built = build_engine("config", arm, "cpu", None, str(tree), faults, rank=3)
+    of_client = (faults,) if project == "lmcache" else ()  # no named fault is in a tree
+    assert built == ("config", arm, tree, "cpu", None, 3, *of_client)

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 
+from stress.engine.private_modules import PrivateModules
 from stress.engine.stand_in import StandIn, StandInUsed, seal, unseal
 from stress.engine.vllm.element_types import ITEM_SIZES, torch_substitute
 from stress.engine.vllm.features import accepted
-from stress.engine.vllm.private_modules import PrivateModules
 from stress.engine.vllm.substitutes import NONE_HASH, page_hash
 
 PAGES = [

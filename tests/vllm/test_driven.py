@@ -12,7 +12,7 @@ VERSIONS = ("0.20.2", "0.28.0", "0.33.0")
 pytestmark = pytest.mark.slow
 # A run of a few dozen requests in which many are preempted.
 SHORT = ("workload.requests=60", "check.require=[]")
-GROUPS = 'pool.groups=["full", "sliding:16:64", "chunked:32:64"]'
+GROUPS = 'pool.groups=["full", "sliding:16:64", "chunked:16:64"]'
 
 
 @pytest.fixture

@@ -4,10 +4,13 @@ The faulty operation is the one that gave the page back although the transfer ha
 freed blocks while a store read them, so that a wrong KV was saved under the key; sglang#31427: a page was evicted under
 a load). It does its harm when the page is lent, which may be in the same operation. A transfer may be cancelled right
 after the free of its pages, so a page that is not lent at once is looked at when the operation is over.
-Costs a look at the pages of a lend or a return while any transfer is under way, else nothing. Level 1.
+A page that one transfer has twice is given up twice by it (vllm#42571). Costs a look at the pages of a lend or a return
+while any transfer is under way, and at those of each transfer. Level 1.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from stress.check.event import Cause, Event, EventKind
 from stress.check.history import blame
@@ -42,8 +45,20 @@ class Transfers(Rule):
         elif kind is EventKind.TRANSFER_END:
             if event.token not in transfers.open:
                 report(_wrong_end(event, f"transfer {event.token} ended a second time ({event.method})"))
-        elif event.pool not in shadow.edge_into and event.token in transfers.open:
-            report(_wrong_end(event, f"{event.method} {event.token} begins again before it has ended"))
+        elif event.pool not in shadow.edge_into:
+            if event.token in transfers.open:
+                report(_wrong_end(event, f"{event.method} {event.token} begins again before it has ended"))
+            self._check_once(event, shadow, report)
+
+    def _check_once(self, event: Event, shadow: Shadow, report: Report) -> None:
+        pool = shadow.pools[event.pool]
+        pages = pool.inside(np.asarray(event.pages, dtype=np.int64))
+        repeated = pool.repeats(pages)
+        if repeated is not None:
+            twice = pages[repeated].tolist()
+            more = such_pages(len(twice))
+            text = f"{event.method} {event.token} ({blame(event.cause)}) has page {twice[0]} twice{more}"
+            report(Violation("I15", event.pool, twice[0], len(twice), lambda: text))
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         if not self._freed_now:

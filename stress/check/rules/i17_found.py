@@ -4,7 +4,8 @@ A page is in the prefix map from the moment on that its slots are given. A reque
 step may find it: it is promised, where the target's own scheduler decides. If its request is taken out of the step
 again, nothing will ever write it, and a later request starts beyond what was computed (vllm#57580); the faulty
 operation is that step. The target's own counts are right all the while. Asked of each hit, before it is taken, again at
-the end of its operation where it was promised only, and of each store. Level 1; two gathers over the hit.
+the end of its operation where it was promised only, and of each store that has ended: it copies after the pass that is
+under way. Level 1; two gathers over the hit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Found(Rule):
     id = "I17"
     title = "what is found in the prefix cache, or stored, was written"
     needs = frozenset({"lends", "writes", "references"})
-    kinds = frozenset({EventKind.HIT, EventKind.TRANSFER_BEGIN})
+    kinds = frozenset({EventKind.HIT, EventKind.TRANSFER_END})
     ends = True
 
     def __init__(self):
@@ -29,8 +30,10 @@ class Found(Rule):
         self._trusted: list[tuple[Event, np.ndarray]] = []  # hits on what was promised only
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        if event.kind is EventKind.TRANSFER_BEGIN and event.method != "offload":
-            return
+        if event.kind is EventKind.TRANSFER_END:
+            transfer = shadow.transfers.open.get(event.token)
+            if transfer is None or transfer.kind != "offload":
+                return
         pool = shadow.pools[event.pool]
         pages = event.pages[(event.pages >= pool.first) & (event.pages < pool.end)]
         pages = pages[~shadow.transfers.is_written(event.pool, pages)]
@@ -60,7 +63,7 @@ class Found(Rule):
         found = event.kind is EventKind.HIT
 
         def message() -> str:
-            who = f"request {event.cause.rid} finds" if found else f"offload {event.token} stores"
+            who = f"request {event.cause.rid} finds" if found else f"offload {event.token} has stored"
             where = f" of {event.table}" if event.table else ""
             why = f"since it was lent in operation {lent.operation} ({blame(lent)})"
             if gone.operation:

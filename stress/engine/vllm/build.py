@@ -15,9 +15,9 @@ from stress.engine.groups import Group
 from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.engine import VllmEngine
 from stress.engine.vllm.features import accepted
-from stress.engine.vllm.groups import groups_of
 from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.tree_import import VllmTree, load_tree
+from stress.pool_groups import groups_of
 
 HOST_POOLS = 2  # the host holds so many times the pool's blocks where nothing else is said
 

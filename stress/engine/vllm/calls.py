@@ -19,6 +19,12 @@ from stress.engine.vllm.substitutes import page_hash
 from stress.engine.vllm.tree_import import VllmTree
 
 
+def _few_objects(tokens: np.ndarray) -> list[int]:
+    """The token ids, equal ones one object: a request keeps them twice, and a rank has millions."""
+    ids, known = tokens.tolist(), {}
+    return list(map(known.setdefault, ids, ids))
+
+
 class Match:
     """What the prefix cache has of a request: blocks by group, and how many tokens."""
 
@@ -72,7 +78,7 @@ class Calls:
         }
         wanted = {
             "request_id": str(spec.rid),
-            "prompt_token_ids": spec.tokens(0, spec.prompt_tokens).tolist(),
+            "prompt_token_ids": _few_objects(spec.tokens(0, spec.prompt_tokens)),
             "sampling_params": SimpleNamespace(**asked | (sampling or {})),
             "pooling_params": None,
             "eos_token_id": None,
@@ -125,6 +131,10 @@ class Calls:
         )
         self.step = ""
         return fits and self.allocate(request, tokens, match=match, external=external)
+
+    def slide(self, request: Any) -> None:
+        """What left the request's windows is freed, as each allocation begins."""
+        self.manager.coordinator.remove_skipped_blocks(request.request_id, request.num_computed_tokens)
 
     def publish(self, request: Any, tokens: int) -> None:
         """The request's first `tokens` are there: a load has brought them."""

@@ -45,6 +45,7 @@ class DrivenEngine(Readings):
 
     schedules = True
     offload = None
+    marks_exempt = Readings.marks_exempt - {"retracted"}
 
     def __init__(self, calls: Calls, scheduler: Any) -> None:
         self.now_us = 0
@@ -54,6 +55,7 @@ class DrivenEngine(Readings):
         self.groups = calls.groups
         self.pools = (PoolShape("blocks", len(calls.pool.blocks) - 1, calls.page_size, 0),)
         self.edges = ()
+        self.changed: list[int] = []  # a step's tables are told for all requests that have any
         self._specs: dict[int, RequestSpec] = {}
         self._running: dict[int, Submitted] = {}
         self._loading: dict[int, Submitted] = {}

@@ -10,8 +10,8 @@ from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.driven import DrivenEngine
 from stress.engine.vllm.driven_settings import NoGrammar, TextOnly, scheduler_settings
 from stress.engine.vllm.features import accepted
-from stress.engine.vllm.groups import groups_of
 from stress.engine.vllm.tree_import import load_tree
+from stress.pool_groups import groups_of
 
 
 def build_driven(config, root: Path) -> DrivenEngine:

@@ -12,22 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from stress.check.event import PoolShape
-from stress.engine.contract import Admission, RequestSpec
+from stress.engine.contract import RequestSpec
+from stress.engine.vllm.admission import Admissions, Running
 from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.readings import NEVER, Readings
 
 
-class Running:
-    """A request that has blocks: the tree's `request`, what it was admitted for, and what it found."""
-
-    __slots__ = ("cached", "loaded", "request", "spec")
-
-    def __init__(self, spec: RequestSpec, request: Any, cached: int, loaded: int) -> None:
-        self.spec, self.request, self.cached, self.loaded = spec, request, cached, loaded
-
-
-class VllmEngine(Readings):
+class VllmEngine(Admissions, Readings):
     """`max_rows`: requests that may run at once. `offload`: to the host's memory; None: there is no connector."""
 
     def __init__(self, calls: Calls, offload: Offload | None, *, max_rows: int) -> None:
@@ -41,10 +33,12 @@ class VllmEngine(Readings):
         self.edges = ()
         self._specs: dict[int, RequestSpec] = {}
         self._running: dict[int, Running] = {}
-        self._loading: dict[int, Running] = {}  # have their slots, and wait for a load
-        self._landed: set[int] = set()  # of these, those whose load has ended
-        self._preempted: dict[int, Any] = {}  # the tree's own request is the same when it comes again
+        self._loading: dict[int, Running] = {}
+        self._landed: set[int] = set()
+        self._preempted: dict[int, Any] = {}
+        self.changed: list[int] = []
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
+        self._passed = False  # a pass has written since a schedule was last complete
         if offload is not None:
             self.observes = self.observes | {"transfers"}
             self.marks_exempt = self.marks_exempt - {"load_back", "offloaded"}
@@ -60,56 +54,6 @@ class VllmEngine(Readings):
         if request is not None and self.offload is not None:
             self.offload.finished(request)
 
-    def admit(self, rid: int, spare: int) -> Admission | None:
-        self._end_schedule()
-        if len(self._running) >= self.max_rows:
-            return None
-        admitted = self._loading.get(rid)
-        if admitted is None:
-            admitted = self._match(rid)
-        elif not self._take_load(admitted):
-            return None
-        if admitted is None:
-            return None
-        self._preempted.pop(rid, None)
-        self._running[rid] = admitted
-        return Admission(admitted.cached, admitted.loaded, self.now_us)
-
-    def _match(self, rid: int) -> Running | None:
-        """With its hit and the slot of a token. None: there is no room, or a load of it has begun."""
-        calls, spec, offload = self.calls, self._specs[rid], self.offload
-        request = self._preempted.get(rid)
-        if request is None:
-            request = calls.request(spec)
-        match = calls.match(request)
-        external = 0 if offload is None else offload.restorable(request, match.tokens)
-        if not calls.allocate_first(request, 0 if external else 1, match, external):
-            return None
-        admitted = Running(spec, request, match.tokens, external)
-        request.num_computed_tokens = match.tokens
-        if offload is not None:
-            offload.allocated(request, external)
-        if not external:
-            return admitted
-        self._preempted.pop(rid, None)
-        self._loading[rid] = admitted
-        offload.scheduled({}, self.now_us)
-        return None
-
-    def _take_load(self, admitted: Running) -> bool:
-        """Whether its load has ended, and there is the slot of a token: what has come is published then."""
-        rid = admitted.spec.rid
-        if rid not in self._landed or self.pages_short(rid, admitted.cached + admitted.loaded + 1) > (
-            self.calls.pool.get_num_free_blocks()
-        ):
-            return False
-        request = admitted.request
-        request.num_computed_tokens = admitted.cached + admitted.loaded
-        self.calls.publish(request, request.num_computed_tokens)
-        self._landed.remove(rid)
-        del self._loading[rid]
-        return self.calls.allocate(request, 1)
-
     # Slots
 
     def extend(self, rows: list[tuple[int, int]]) -> bool:
@@ -123,11 +67,16 @@ class VllmEngine(Readings):
         return self._lengthen(targets, drafts=True)
 
     def _lengthen(self, rows: list[tuple[int, int]], *, drafts: bool) -> bool:
-        """All rows or none: what is published with a row's slots can't be taken back."""
+        """All rows or none: what is published with a row's slots can't be taken back. What left the window goes first,
+        as it does where there is no room."""
         calls = self.calls
+        for rid, _ in rows:
+            calls.slide(self._running[rid].request)
         short = sum(self.pages_short(rid, upto) for rid, upto in rows)
-        if short > calls.pool.get_num_free_blocks():
-            return False
+        alone = len(rows) == len(self._running)
+        while short > calls.pool.get_num_free_blocks():
+            if not (alone and self._give_back_loaded()):
+                return False
         for rid, upto in rows:
             request = self._running[rid].request
             tokens = upto - request.num_computed_tokens
@@ -152,11 +101,18 @@ class VllmEngine(Readings):
                 self._decode_to(running, upto)
             request.num_computed_tokens = upto
             self._sample(running, upto + 1)
+        self._passed = True
 
     def _end_schedule(self) -> None:
-        """The forward pass of what was given slots begins: the connector is told what it will compute."""
+        """The forward pass of what was given slots begins: the connector is told what it will compute. What the pass
+        before has written is there."""
         scheduled, self._scheduled = self._scheduled, {}
-        if scheduled and self.offload is not None:
+        if self.offload is None:
+            return
+        if self._passed or not self._running:
+            self._passed = False
+            self.offload.pass_done(self.now_us)
+        if scheduled:
             self.calls.step = "offload scan"
             self.offload.scheduled(scheduled, self.now_us)
             self.calls.step = ""
@@ -238,7 +194,11 @@ class VllmEngine(Readings):
         return len(ended)
 
     def pending_us(self) -> int | None:
-        return None if self.offload is None else self.offload.pending_us()
+        if self.offload is None:
+            return None
+        if self.offload.waits_for_pass and not self._running:
+            return self.now_us
+        return self.offload.pending_us()
 
     def loads_due_us(self) -> int:
         return 0
@@ -250,5 +210,7 @@ class VllmEngine(Readings):
         return self.offload
 
     def next_window_eviction(self, rid: int) -> int:
-        """With a connector each step counts, for it looks for pages to store in each."""
-        return NEVER if self.offload is None else self.committed(rid) + 1
+        """With a connector each page's end counts: in the step behind it there is something new to store."""
+        if self.offload is None:
+            return NEVER
+        return (self.committed(rid) // self.page_size + 1) * self.page_size

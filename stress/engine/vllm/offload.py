@@ -2,7 +2,8 @@
 
 After each schedule the connector looks for whole pages to store, touches them, and gives them back when the copy has
 ended; a load is asked for when a request is matched, and holds the request's new pages. A copy takes `delay_us` of
-virtual time and ends in the order in which it began. What the copies do is told by `on_begin` and `on_end`.
+virtual time and ends in the order in which it began; a store waits for the forward pass that is under way. What the
+copies do is told by `on_begin`, `on_copy` and `on_end`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ class Copy(NamedTuple):
 
 
 class Offload:
-    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory."""
+    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory. `stores_at_once`: a store does
+    not wait for the forward pass that is under way, which is wrong where that writes what is stored (vllm#45704)."""
 
-    def __init__(self, calls: Calls, config: Any, *, host_pages: int, delay_us: int) -> None:
-        self._calls, self._delay_us = calls, delay_us
+    def __init__(
+        self, calls: Calls, config: Any, *, host_pages: int, delay_us: int, stores_at_once: bool = False
+    ) -> None:
+        self._calls, self._delay_us, self._stores_at_once = calls, delay_us, stores_at_once
         self._connector = _connector(calls, config, host_pages)
         self._connector.bind_gpu_block_pool(calls.pool)
         self._copies: deque[Copy] = deque()
@@ -44,7 +48,9 @@ class Offload:
         self._resumed: set[str] = set()
         self._tickets = 0
         self._ended = {"load": 0, "offload": 0}
-        self.on_begin: Callable[[Copy], None] = lambda copy: None
+        self._behind_pass: deque[Copy] = deque()
+        self.on_begin: Callable[[Copy], None] = lambda copy: None  # its pages are held
+        self.on_copy: Callable[[Copy], None] = lambda copy: None  # its source is read
         self.on_end: Callable[[Copy], None] = lambda copy: None
 
     @property
@@ -80,8 +86,19 @@ class Offload:
     ) -> None:
         self._tickets += 1
         copy = Copy(self._tickets, kind, pages, host, event, requests, now_us + self._delay_us)
-        self._copies.append(copy)
         self.on_begin(copy)
+        if kind == "load" or self._stores_at_once:
+            self.on_copy(copy)
+            self._copies.append(copy)
+        else:
+            self._behind_pass.append(copy)
+
+    def pass_done(self, now_us: int) -> None:
+        """The forward pass that was under way has written: what waited for it is stored now."""
+        while self._behind_pass:
+            copy = self._behind_pass.popleft()._replace(due_us=now_us + self._delay_us)
+            self.on_copy(copy)
+            self._copies.append(copy)
 
     def _scheduler_output(self, tokens: dict[Any, int]) -> SimpleNamespace:
         """What the connector reads of a SchedulerOutput: whose first schedule it is, and each one's new pages."""
@@ -137,10 +154,15 @@ class Offload:
     def pending_us(self) -> int | None:
         return self._copies[0].due_us if self._copies else None
 
+    @property
+    def waits_for_pass(self) -> bool:
+        """Whether a store is behind a forward pass that is not done."""
+        return bool(self._behind_pass)
+
     def in_flight(self) -> tuple[int, int]:
         """(loads, offloads) that have not ended."""
         loads = sum(copy.kind == "load" for copy in self._copies)
-        return loads, len(self._copies) - loads
+        return loads, len(self._copies) - loads + len(self._behind_pass)
 
     def poll(self, now_us: int) -> list[Copy]:
         """Copies that have ended by now; the connector is told."""

@@ -28,6 +28,7 @@ class Readings:
             *("linker_loaded_without_swa", "swa_released_out_of_window", "swa_evicted", "full_evicted"),
             *("free_group_with_unmapped", "tombstone_recovered", "node_split", "spec_tail_returned"),
             *("load_back", "offloaded", "load_failed", "offload_failed"),
+            "retracted",  # a prompt is let in whole or not at all, so that is for pools of some dozens of pages
         }
     )
     calls: Calls

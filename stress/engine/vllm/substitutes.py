@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import logging
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -22,20 +21,17 @@ from typing import Any
 
 import msgspec
 
+from stress.engine.private_modules import PrivateModules
+from stress.engine.quiet_logger import QuietLogger
 from stress.engine.stand_in import StandIn
-from stress.engine.vllm.private_modules import PrivateModules
 from stress.engine.vllm.tree_finder import MODULE_CURE
 
 NONE_HASH = hashlib.sha256(b"kvstress: no parent block").digest()
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class QuietLogger(logging.Logger):
-    """A logger outside the process's hierarchy that is enabled for no level, with vLLM's methods."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, logging.CRITICAL + 1)
-        self.propagate = False
+class VllmLogger(QuietLogger):
+    """With vLLM's methods."""
 
     def once(self, message: str, *args: Any, scope: str = "local") -> None:
         """Says nothing, once or more often."""
@@ -49,7 +45,7 @@ def replace_names(packages: PrivateModules) -> tuple[str, ...]:
     Returns the substitutes' names. The tree's finder has to be in sys.meta_path, and stand-ins unsealed.
     Raises ModuleNotFoundError for a tree without import_utils.
     """
-    importlib.import_module("vllm.logger").init_logger = QuietLogger
+    importlib.import_module("vllm.logger").init_logger = VllmLogger
     importlib.import_module("vllm.config").get_current_vllm_config_or_none = lambda: None
     platform = StandIn("vllm.platforms.current_platform", MODULE_CURE)
     platform.register_custom_kv_cache_specs = lambda config: None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stress.engine.private_modules import PrivateModules
 from stress.engine.tree_finder import TreeFinder
-from stress.engine.vllm.private_modules import PrivateModules
 
 TREE_MODULES = (
     "vllm.v1.core",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+from stress.engine.private_modules import PrivateModules
 from stress.engine.stand_in import seal
 from stress.engine.tree_error import TreeError
 from stress.engine.vllm.element_types import torch_substitute
 from stress.engine.vllm.features import Features, ask_features
-from stress.engine.vllm.private_modules import PrivateModules
 from stress.engine.vllm.substitutes import fix_none_hash, replace_names
 from stress.engine.vllm.tree_finder import NEEDED, PACKAGE_CURE, tree_finder
 

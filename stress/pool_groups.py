@@ -31,6 +31,8 @@ def broken_groups(pool) -> Iterator[str]:
         return
     if all(not group.sees_all for group in groups):
         yield "pool.groups: no group sees all positions, so no prefix is ever whole; give one full group"
+    if any(group.chunk for group in groups) and len({group.page_size for group in groups}) > 1:
+        yield "pool.groups: chunked groups go with blocks of one size; give all groups the same TOKENS"
     for group in groups:
         if group.page_size % pool.page_size:
             yield (

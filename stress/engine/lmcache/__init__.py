@@ -1,0 +1,1 @@
+"""LMCache's paged allocator, imported from a tree of its own and driven as a pool alone."""
