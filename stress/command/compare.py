@@ -10,7 +10,7 @@ import msgspec
 from click.core import ParameterSource
 
 from stress.command.execute import execute, exit_code, show
-from stress.command.options import RunOptions, require_arm, resolve, run_options, with_faults
+from stress.command.options import RunOptions, resolve, run_options, with_faults, with_target
 from stress.config import Config, ConfigError, config_names
 
 UNKNOWN = 3
@@ -19,14 +19,19 @@ UNKNOWN = 3
 @click.command()
 @click.argument("config", metavar="CONFIG|RUN_A")
 @click.argument("other_run", metavar="[RUN_B]", required=False)
-@click.option("--base", metavar="ARM", help="The arm that is said to be faulty; of RUN_A.")
-@click.option("--test", metavar="ARM", help="The arm that is said to be fixed; of RUN_B.")
+@click.option(
+    "--base", metavar="ARM|TARGET", help="The arm, or the target, that is said to be faulty; of RUN_A."
+)
+@click.option(
+    "--test", metavar="ARM|TARGET", help="The arm, or the target, that is said to be fixed; of RUN_B."
+)
 @run_options
 def compare(config: str, other_run: str | None, base: str | None, test: str | None, **given: Any) -> int:
     """Run two arms of CONFIG on the same requests, or compare two runs that were made.
 
-    With CONFIG --base and --test are required. With two run directories nothing is run; they name the arm where a
-    directory holds several, and --out DIR keeps the document. --fault puts a fault into the base alone.
+    With CONFIG --base and --test are required: arms of it, or targets such as vllm==0.33.0. With two run directories
+    nothing is run; they name the arm where a directory holds several, and --out DIR keeps the document. --fault puts a
+    fault into the base alone.
 
     With --seeds N: 1 where the test arm fails on any seed, else 3 where any is unknown, else 4 where the base fails on
     none, else 0; the sum says on how many seeds the base failed.
@@ -54,9 +59,8 @@ def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int
     from stress.arm_layout import is_parallel
     from stress.compare import compare_arms, second_name
 
-    resolved = resolve(config, options)
-    require_arm(resolved, base, "--base")
-    require_arm(resolved, test, "--test")
+    targets = base, test
+    resolved, base, test = _with_arms(resolve(config, options), *targets)
     if base == test and is_parallel(resolved):
         raise ConfigError(
             f"--test {test}: is the base too, and arms.mode = parallel needs ranks of their own for both; "
@@ -77,12 +81,19 @@ def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int
         from stress.seeds import Pair
 
         def seeded(one: RunOptions) -> Config:
-            return pair_of(resolve(config, one))
+            return pair_of(_with_arms(resolve(config, one), *targets)[0])
 
         return run_seeds(options, seeded, [base, second], Pair(base=base, test=second), finish)
     outcome = execute(pair, [base, second], options, finish)
     show(outcome, options.as_json)
     return exit_code(outcome, outcome.document["compare"]["exit_code"])
+
+
+def _with_arms(config: Config, base: str, test: str) -> tuple[Config, str, str]:
+    """The configuration with both arms, and their names; see `with_target`."""
+    config, base_arm = with_target(config, base, "--base", "fail")
+    config, test_arm = (config, base_arm) if test == base else with_target(config, test, "--test", "pass")
+    return config, base_arm, test_arm
 
 
 def _compare_made(

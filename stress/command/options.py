@@ -6,6 +6,7 @@ that are not there yet are left out of the help and refused before anything star
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +17,14 @@ import msgspec
 from stress.config import Config, ConfigError, blame, load_config
 from stress.config_checks import check_config
 from stress.config_limits import SEED_MAX
+from stress.config_schema import Arm
 from stress.fault_catalogue import FAULTS
 from stress.fault_name import join_faults, parse_faults
 from stress.launch.contract import LAUNCHERS
+from stress.target.name import looks_like_target
 
 SEEDS_MAX = 1000
+NAME_LENGTH = 60  # of an arm, which becomes part of file names
 
 _OPTIONS = (
     click.option(
@@ -158,6 +162,24 @@ def with_faults(config: Config, faults: tuple[str, ...], arms: list[str]) -> Con
     except ValueError as error:
         raise ConfigError(f"--fault {' --fault '.join(faults)}: {error}") from None
     return replace(config, arms=replace(config.arms, named=config.arms.named | faulty))
+
+
+def with_target(config: Config, name: str, option: str, expect: str) -> tuple[Config, str]:
+    """The configuration and the name of an arm: one that it has, or a target, which becomes an arm. Raises ConfigError.
+
+    Such an arm has the defaults of a table with that target alone, and is named after it: `vllm-0-33-0`.
+    """
+    if name in config.arms.named or not looks_like_target(name):
+        require_arm(config, name, option)
+        return config, name
+    arm = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:NAME_LENGTH]
+    replace = msgspec.structs.replace
+    named = {arm: Arm(target=name, expect=expect)}
+    try:
+        check_config(replace(config, arms=replace(config.arms, named=named)))
+    except ConfigError as error:
+        raise ConfigError(f"{option} {name}: {str(error).partition('target: ')[2] or error}") from None
+    return replace(config, arms=replace(config.arms, named=config.arms.named | named)), arm
 
 
 def require_arm(config: Config, name: str, option: str) -> None:

@@ -80,6 +80,11 @@ def parse_target(text: str) -> Target:
     raise TargetError(f"target {text!r}: there is none of that name; there is {FORMS}")
 
 
+def looks_like_target(text: str) -> bool:
+    """Whether a word is meant as a target, right or wrong, and not as the name of an arm, which has no such signs."""
+    return text in ("reference", "sglang") or text.startswith("path:") or "==" in text
+
+
 def project_of(text: str, tree: Path | None = None) -> str:
     """reference | sglang | vllm | lmcache, of a name that parse_target takes. Raises TargetError.
 

@@ -20,7 +20,7 @@ SIZES = {"full": FULL, "swa": SWA}
 # Those whose events are proved, and who else looks at what moves pages.
 RULES = ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I11", "I12", "I13", "I15"]
 # Without what the cache itself says of requests: the walk has none, and its counts are drawn.
-OBSERVES = ALL_OBSERVATIONS - {"cache"}
+OBSERVES = ALL_OBSERVATIONS - {"cache", "references"}
 KINDS = ("admit", "extend", "checkpoint", "finish", "abort", "retract", "poll")
 AS_LISTS = frozenset(map(EventKind, ("lend", "return", "intent", "bind", "map", "slots", "counts")))
 MAY_BE_EMPTY = frozenset(map(EventKind, ("group_begin", "group_end", "hold", "cached")))

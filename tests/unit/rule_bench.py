@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from allocator.hybrid_swa import HybridSWAAllocator
-from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.event import ALL_OBSERVATIONS, Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.shadow import Ledger
 from stress.probe import watch
 
@@ -22,7 +22,9 @@ class Bench:
         self, allocator=None, level=2, rules=None, release="unpatched", short_cuts=True, on_finding=None
     ):
         self.allocator = allocator or HybridSWAAllocator(FULL * PAGE, SWA * PAGE, PAGE, release=release)
-        self.ledger = Ledger(POOLS, EDGES, level, rules, short_cuts=short_cuts, on_finding=on_finding)
+        seen = ALL_OBSERVATIONS - {"references"}  # this allocator's pages are not shared by count
+        named = {"observes": seen, "on_finding": on_finding, "short_cuts": short_cuts}
+        self.ledger = Ledger(POOLS, EDGES, level, rules, **named)
         self.watch = watch(self.allocator, POOLS, EDGES, self.ledger)
         self.number = 0
 

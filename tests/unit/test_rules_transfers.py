@@ -211,6 +211,6 @@ def test_a_transfer_of_the_swa_part_needs_one(method):
 
 
 def test_without_transfers_in_sight_neither_is_watched():
-    seen = {"lends", "returns", "tables", "writes"}
+    seen = {"lends", "returns", "tables", "writes", "whole_prefix"}
     assert not {"I15", "I17"} & set(Ledger(POOLS, EDGES, 2, observes=seen).rules_watched)
     assert {"I15", "I17"} <= set(Ledger(POOLS, EDGES, 2, observes=seen | {"transfers"}).rules_watched)
