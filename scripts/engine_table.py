@@ -22,6 +22,8 @@ ENGINES = {
     "its ring": ("ring", "reference", "reference", ()),
     "SGLang 0.5.23": ("smoke", "patched", "sglang==0.5.23", ()),
     "vLLM 0.33.0": ("vllm-offload", "new", "vllm==0.33.0", ()),
+    "its scheduler": ("vllm-priority", "v0330", "vllm-scheduler==0.33.0", ()),
+    "LMCache 0.5.6": ("lmcache", "lmcache", "lmcache==0.5.6", ()),
 }
 SHORT = ("workload.requests=8", "layout.tp_size=1", "layout.dp_size=1", "check.require=[]")
 

@@ -11,7 +11,9 @@ def test_a_target_becomes_an_arm_and_an_arm_stays():
     both, base = with_target(config, "vllm==0.20.2", "--base", "fail")
     both, test = with_target(both, "vllm==0.33.0", "--test", "pass")
     assert (base, test) == ("vllm-0-20-2", "vllm-0-33-0")
-    assert {name: (arm.target, arm.expect) for name, arm in both.arms.named.items() if name in (base, test)} == {
+    assert {
+        name: (arm.target, arm.expect) for name, arm in both.arms.named.items() if name in (base, test)
+    } == {
         base: ("vllm==0.20.2", "fail"),
         test: ("vllm==0.33.0", "pass"),
     }
