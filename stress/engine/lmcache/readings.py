@@ -61,6 +61,7 @@ class Readings:
         self.page_size = pool.page_size
         self.pools = (PoolShape("pages", pool.pages, pool.page_size, None),)
         self.groups = (Group("full", pool.page_size),)
+        self.changed: list[int] = []
         self._specs: dict[int, RequestSpec] = {}
         self._holders: dict[int, Holder] = {}
         self._spec_tails = 0
