@@ -76,7 +76,7 @@ class Shadow:
             EventKind.WITHDRAWN: lambda event: self.promises.withdraw(event, self.cause_index(event.cause)),
             EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
             EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
-            EventKind.FREE_LIST: self._free_list,
+            EventKind.FREE_LIST: lambda event: self.pools[event.pool].trust_free_list(),
             EventKind.LOCK: self._lock,
             EventKind.UNLOCK: self._unlock,
         }
@@ -249,9 +249,6 @@ class Shadow:
         # What the lock took, whatever it gave up: that is between the holder and the rule.
         held = self.locks.pop((event.pool, event.token), _NOTHING)
         self.holders_in(event.pool)[held] -= 1
-
-    def _free_list(self, event: Event) -> None:
-        self.pools[event.pool].trust_free_list()
 
     def _written(self, event: Event) -> None:
         self.transfers.write(event, self.pools[event.pool].inside(event.pages))

@@ -15,23 +15,11 @@ import numpy as np
 
 from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
-from stress.content import Content, GroupContent
 from stress.engine.contract import Engine, RequestSpec
-from stress.engine.scheduling import schedules
 from stress.operation import Kind, Operation, Rows
-from stress.probe.allocator_watch import Watch
-from stress.probe.block_watch import BlockWatch
-from stress.probe.cache_watch import CacheWatch
-from stress.probe.group_watch import GroupWatch
-from stress.probe.key_watch import KeyWatch
 from stress.probe.kind_does import DOES
-from stress.probe.linker_watch import LinkerWatch
-from stress.probe.object_watch import ObjectWatch
-from stress.probe.offload_watch import OffloadWatch
-from stress.probe.request_watch import RequestWatch
-from stress.probe.row_watch import RowWatch
-from stress.probe.step_watch import StepWatch
 from stress.probe.sweep import tell_leftover, tell_sweep
+from stress.probe.watches import watches_of
 
 REFUSED = (0,)  # the answer of an extend that got no slots
 
@@ -63,50 +51,21 @@ class Probe:
         ledger.limit_to(told - ({"content"} if content == "off" else set()))
         self.ledger = ledger
         self._closely = closely
-        counted = "references" in engine.observes  # pages are shared by count, in a table a group
-        self.watch = _watch_of(engine, ledger)
-        self.watch.engine = engine
-        self.watch.closely = closely
-        linker = engine.linker() if "transfers" in engine.observes else None
-        self.linker_watch = None
-        if linker is not None and not counted:
-            self.linker_watch = LinkerWatch(linker, self.watch, closely)
-        self._tells_writes = "writes" in engine.observes
-        self.requests = (GroupWatch if counted else RequestWatch)(engine, self.watch)
         self._engine = engine
+        watches = watches_of(engine, ledger, content, bytes_per_token, closely)
+        self.watch, self.linker_watch, self.requests = watches.watch, watches.linker, watches.requests
+        self.rows, self.locks, self._keys = watches.rows, watches.locks, watches.keys
+        self.content, self.steps = watches.content, watches.steps
         self._waits = self.watch.reader.waits
+        self._tells_writes = "writes" in engine.observes
         self._reads_counts = "counts" in engine.observes
         self._asks_owners = "owners" in engine.observes
-        self.rows = self._watch_rows() if "row_memory" in engine.observes else None
         self._tells_reads = "reads" in engine.observes
         self._tells_live = "live" in engine.observes and self.watch.edge is not None
-        self.locks = (
-            CacheWatch(engine.lock_keeper(), self.watch, closely) if "locks" in engine.observes else None
-        )
-        self._keys = (
-            KeyWatch(engine, self.watch, self.watch.source.name) if "keys" in engine.observes else None
-        )
-        self.content = None
-        if content != "off" and "content" in engine.observes:
-            told = {"every_slot": content == "full", "bytes_per_token": bytes_per_token, "closely": closely}
-            if counted:
-                self.content = GroupContent(engine, self.watch, **told)
-            else:
-                self.content = Content(engine, self.watch, self.linker_watch, **told)
-        if linker is not None and counted:
-            OffloadWatch(linker, self.watch, self.content)
-        self.steps = None
-        if schedules(engine):
-            self.steps = StepWatch(engine, self.watch, self.requests, self.content)
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
         self._told: dict[str, tuple] = {}
-
-    def _watch_rows(self) -> RowWatch:
-        named = self.watch.edge.target
-        shape = next(shape for shape in self._engine.pools if shape.name == named)
-        return RowWatch(self._engine.row_keeper(), shape, self.watch)
 
     def open(self, spec: RequestSpec) -> None:
         """The engine knows a request from now on."""
@@ -263,15 +222,6 @@ class Probe:
                 continue
             self._told[pool.name] = counts
             watch.tell(_COUNTS, pool.name, list(counts), None, method)
-
-
-def _watch_of(engine: Engine, ledger: Ledger) -> Watch | BlockWatch | ObjectWatch:
-    if "references" not in engine.observes:
-        return Watch(engine.allocators(), engine.pools, engine.edges, ledger)
-    if "page_objects" in engine.observes:
-        return ObjectWatch(engine.allocators(), engine.pools[0], ledger)
-    groups = tuple(group.name for group in engine.groups)
-    return BlockWatch(engine.allocators(), engine.pools[0], groups, ledger)
 
 
 def _failing() -> bool:
