@@ -106,6 +106,7 @@ class Linker(_Table):
     delay_ms: float = 5.0
     faults: list[LinkerFault] = []
     host_pages: int = 0  # of an engine that offloads to its host: pages there; 0: twice the pool
+    stores_wait: bool = True  # there: for the forward pass that is under way
 
 
 class Check(_Table):

@@ -69,6 +69,12 @@ def test_later_releases_are_clean_on_the_same_requests(run, version, seed):
     assert is_clean(run("vllm-offload", "new", version, f"seed={seed}", "workload.requests=150"))
 
 
+def test_a_store_that_does_not_wait_for_the_pass_keeps_what_was_there_before(run):
+    """vllm#45704: a page that was given again in this step is stored under its new hash before it is written."""
+    (rank,) = run("vllm-offload", "new", NEWER[-1], "linker.stores_wait=false")["ranks"]
+    assert rank["first_finding"]["rule"] == "I16" and set(rank["findings"]) == {"I16"}
+
+
 def test_without_the_offload_the_old_release_is_clean_and_two_ranks_serve_smoke(run):
     arm = run("smoke", "patched", OLD, "linker.enabled=false", "workload.requests=120")
     assert is_clean(arm) and len(arm["ranks"]) == 2

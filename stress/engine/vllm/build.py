@@ -43,7 +43,13 @@ def _offload(calls: Calls, cache: Any, linker, tree: str) -> Offload | None:
     if not calls.tree.features.simple_offload:
         raise ValueError(f"{tree} has no CPU offload; set linker.enabled=false, or use 0.20 or later")
     host_pages = linker.host_pages or HOST_POOLS * cache.num_blocks
-    return Offload(calls, cache, host_pages=host_pages, delay_us=round(linker.delay_ms * 1000))
+    return Offload(
+        calls,
+        cache,
+        host_pages=host_pages,
+        delay_us=round(linker.delay_ms * 1000),
+        stores_wait=linker.stores_wait,
+    )
 
 
 def _manager(tree: VllmTree, cache: Any, groups: tuple[Group, ...], tokens: int, chunk_tokens: int) -> Any:

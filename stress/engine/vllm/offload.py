@@ -33,13 +33,13 @@ class Copy(NamedTuple):
 
 
 class Offload:
-    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory. `stores_at_once`: a store does
-    not wait for the forward pass that is under way, which is wrong where that writes what is stored (vllm#45704)."""
+    """`config`: the KVCacheConfig of the pool; `host_pages`: pages in host memory. `stores_wait`: a store waits for
+    the forward pass that is under way; False is wrong where that writes what is stored (vllm#45704)."""
 
     def __init__(
-        self, calls: Calls, config: Any, *, host_pages: int, delay_us: int, stores_at_once: bool = False
+        self, calls: Calls, config: Any, *, host_pages: int, delay_us: int, stores_wait: bool = True
     ) -> None:
-        self._calls, self._delay_us, self._stores_at_once = calls, delay_us, stores_at_once
+        self._calls, self._delay_us, self._stores_wait = calls, delay_us, stores_wait
         self._connector = _connector(calls, config, host_pages)
         self._connector.bind_gpu_block_pool(calls.pool)
         self._copies: deque[Copy] = deque()
@@ -87,7 +87,7 @@ class Offload:
         self._tickets += 1
         copy = Copy(self._tickets, kind, pages, host, event, requests, now_us + self._delay_us)
         self.on_begin(copy)
-        if kind == "load" or self._stores_at_once:
+        if kind == "load" or not self._stores_wait:
             self.on_copy(copy)
             self._copies.append(copy)
         else:
