@@ -211,11 +211,13 @@ def _broken_arm(config: Config, name: str, arm: Arm) -> Iterator[str]:
     yield from broken_faults(config, name, arm, project)
     yield from broken_pool_only(config, name, arm, project)
     if project != "reference":
-        if project == "sglang" and config.pool.page_size == 1:
-            yield (
-                f"pool.page_size: 1 is another allocator in SGLang, which arms.{name} is; "
-                "give a page size above 1"
+        if project in ("sglang", "vllm") and config.pool.page_size == 1:
+            what = (
+                "another allocator in SGLang"
+                if project == "sglang"
+                else "whole with the slot of one token in vLLM"
             )
+            yield f"pool.page_size: 1 is {what}, which arms.{name} is; give a page size above 1"
         # A real tree frees as it frees: `release` says nothing about it.
         if project != "sglang" and arm.tree_core is not None:
             yield _broken_core(name, arm)

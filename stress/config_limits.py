@@ -43,6 +43,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "serving.step_base_ms": (0.001, 10**9),
     "serving.prefill_tokens_per_s": (1, 10**12),
     "linker.delay_ms": (0, 10**9),
+    "linker.host_pages": (0, 2**31),
     "check.level": (0, 3),
     "check.bytes_per_token": (0, 2**24),
     "check.closely": (1, 2**20),

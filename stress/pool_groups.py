@@ -7,6 +7,7 @@ chunked[:TOKENS[:CHUNK]]       a position sees its own chunk of CHUNK tokens; po
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -45,8 +46,10 @@ def _group(text: str, pool, named: Counter) -> Group:
     kind, *numbers = text.split(":")
     if kind not in KINDS or len(numbers) > (1 if kind == "full" else 2):
         raise ValueError(f"pool.groups: {text!r} is no group; write {_FORMS}")
-    if not all(number.isascii() and number.isdecimal() and int(number) for number in numbers):
-        raise ValueError(f"pool.groups: {text!r} has a size that is no number above 0; write {_FORMS}")
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,9}", number) for number in numbers):
+        raise ValueError(
+            f"pool.groups: {text!r} has a size that is no number of 1 to 10 digits; write {_FORMS}"
+        )
     tokens, span, *_ = (*map(int, numbers), *(pool.page_size, pool.window_tokens)[len(numbers) :], 0)
     named[kind] += 1
     name = kind if named[kind] == 1 else f"{kind}{named[kind]}"

@@ -6,6 +6,7 @@ that are not there yet are left out of the help and refused before anything star
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Callable
@@ -167,12 +168,15 @@ def with_faults(config: Config, faults: tuple[str, ...], arms: list[str]) -> Con
 def with_target(config: Config, name: str, option: str, expect: str) -> tuple[Config, str]:
     """The configuration and the name of an arm: one that it has, or a target, which becomes an arm. Raises ConfigError.
 
-    Such an arm has the defaults of a table with that target alone, and is named after it: `vllm-0-33-0`.
+    Such an arm has the defaults of a table with that target alone, and is named after it: `vllm-0-33-0`; where that is
+    another arm's name, with a digest of the target behind it.
     """
     if name in config.arms.named or not looks_like_target(name):
         require_arm(config, name, option)
         return config, name
     arm = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:NAME_LENGTH]
+    if arm in config.arms.named:
+        arm = f"{arm[: NAME_LENGTH - 7]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
     replace = msgspec.structs.replace
     named = {arm: Arm(target=name, expect=expect)}
     try:

@@ -59,11 +59,6 @@ class GroupWatch:
             end = self._committed[rid] = start + accepted
             self._tell_written(rid, start, end)
 
-    def written(self, rid: int, end: int) -> None:
-        """A load has brought the positions up to `end`."""
-        start, self._committed[rid] = self._committed.get(rid, 0), end
-        self._tell_written(rid, start, end)
-
     def _tell_written(self, rid: int, start: int, end: int) -> None:
         for group in self._engine.groups:
             first, last = start // group.page_size, end // group.page_size

@@ -20,6 +20,16 @@ def test_a_target_becomes_an_arm_and_an_arm_stays():
     assert with_target(config, "patched", "--test", "pass") == (config, "patched")
 
 
+def test_two_targets_whose_names_read_alike_are_two_arms(tmp_path):
+    for name in ("a.diff", "a-.diff"):
+        (tmp_path / name).write_text("")
+    base, test = (f"vllm==0.33.0+{tmp_path}/{name}" for name in ("a.diff", "a-.diff"))
+    both, first = with_target(load_config("smoke"), base, "--base", "fail")
+    both, second = with_target(both, test, "--test", "pass")
+    assert first != second
+    assert (both.arms.named[first].target, both.arms.named[second].target) == (base, test)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

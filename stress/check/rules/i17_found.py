@@ -5,7 +5,7 @@ step may find it: it is promised, where the target's own scheduler decides. If i
 again, nothing will ever write it, and a later request starts beyond what was computed (vllm#57580); the faulty
 operation is that step. The target's own counts are right all the while. Asked of each hit, before it is taken, again at
 the end of its operation where it was promised only, and of each store that has ended: it copies after the pass that is
-under way. Level 1; two gathers over the hit.
+under way, and what is copied earlier is for I16 to see. Level 1; two gathers over the hit.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ class Running:
 
 
 class Admissions:
-    """`_loading`: have their slots and wait for a load; `_landed`: of these, those whose load has ended; `_preempted`:
-    the tree's own request, which is the same when it comes again; `changed`: see `stress.engine.groups`."""
+    """`_loading`: have their slots and wait for a load; `_landed`: of these, those whose load has ended; `_requests`:
+    the tree's own, from the first match to the end, also while they wait again; `_closed`: those that the loop has
+    closed since the last verb; `changed`: see `stress.engine.groups`."""
 
     calls: Calls
     offload: Offload | None
@@ -36,7 +37,8 @@ class Admissions:
     _running: dict[int, Running]
     _loading: dict[int, Running]
     _landed: set[int]
-    _preempted: dict[int, Any]
+    _requests: dict[int, Any]
+    _closed: list[int]
 
     def admit(self, rid: int, spare: int) -> Admission | None:
         self._end_schedule()
@@ -49,16 +51,15 @@ class Admissions:
             return None
         if admitted is None:
             return None
-        self._preempted.pop(rid, None)
         self._running[rid] = admitted
         return Admission(admitted.cached, admitted.loaded, self.now_us)
 
     def _match(self, rid: int) -> Running | None:
         """With its hit and the slot of a token. None: there is no room, or a load of it has begun."""
         calls, spec, offload = self.calls, self._specs[rid], self.offload
-        request = self._preempted.get(rid)
+        request = self._requests.get(rid)
         if request is None:
-            request = calls.request(spec)
+            request = self._requests[rid] = calls.request(spec)
         match = calls.match(request)
         external = 0 if offload is None else offload.restorable(request, match.tokens)
         while not calls.allocate_first(request, 0 if external else 1, match, external):
@@ -70,7 +71,6 @@ class Admissions:
             offload.allocated(request, external)
         if not external:
             return admitted
-        self._preempted.pop(rid, None)
         self._loading[rid] = admitted
         offload.scheduled({}, self.now_us)
         return None
@@ -102,6 +102,26 @@ class Admissions:
         request = self._loading.pop(rid).request
         self.offload.preempted(request)
         self.calls.preempt(request)
-        self._preempted[rid] = request
         self.changed.append(rid)
         return True
+
+    def _end_request(self, request: Any) -> None:
+        """The request ends for good. What the connector has still to store of it begins to be stored."""
+        del self._requests[int(request.request_id)]
+        if self.offload is None:
+            self.calls.free(request)
+            return
+        self.offload.finished(request)
+        self.calls.free(request)
+        self.offload.scheduled({}, self.now_us)
+
+    def _end_closed(self) -> None:
+        """Requests that were closed and not opened again have left while they waited."""
+        closed, self._closed = self._closed, []
+        for rid in closed:
+            if rid in self._specs or rid not in self._requests:
+                continue
+            self._landed.discard(rid)
+            if self._loading.pop(rid, None) is not None:
+                self.changed.append(rid)
+            self._end_request(self._requests[rid])

@@ -158,6 +158,13 @@ class Calls:
         """Block ids in order, the null block where there is none; []: it has no blocks."""
         return [block.block_id for block in self._tables[group].req_to_blocks.get(request_id, ())]
 
+    def computed_tables(self, request: Any) -> tuple[list[int], ...]:
+        """By group, the blocks of a request that ends; newer releases leave out those beyond what is computed."""
+        manager, rid = self.manager, request.request_id
+        if hasattr(manager, "get_block_ids_for_computed_tokens"):
+            return manager.get_block_ids_for_computed_tokens(rid, request.num_computed_tokens)
+        return manager.get_block_ids(rid)
+
     def pages_short(self, request_id: str, upto: int) -> int:
         """Blocks of all groups that slots up to position `upto` need besides those that are there."""
         return sum(

@@ -35,7 +35,8 @@ class VllmEngine(Admissions, Readings):
         self._running: dict[int, Running] = {}
         self._loading: dict[int, Running] = {}
         self._landed: set[int] = set()
-        self._preempted: dict[int, Any] = {}
+        self._requests: dict[int, Any] = {}
+        self._closed: list[int] = []
         self.changed: list[int] = []
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
         self._passed = False  # a pass has written since a schedule was last complete
@@ -50,9 +51,8 @@ class VllmEngine(Admissions, Readings):
 
     def close(self, rid: int) -> None:
         del self._specs[rid]
-        request = self._preempted.pop(rid, None)
-        if request is not None and self.offload is not None:
-            self.offload.finished(request)
+        if rid in self._requests:
+            self._closed.append(rid)  # for good, unless it is opened again before the next verb
 
     # Slots
 
@@ -107,6 +107,7 @@ class VllmEngine(Admissions, Readings):
         """The forward pass of what was given slots begins: the connector is told what it will compute. What the pass
         before has written is there."""
         scheduled, self._scheduled = self._scheduled, {}
+        self._end_closed()
         if self.offload is None:
             return
         if self._passed or not self._running:
@@ -165,20 +166,17 @@ class VllmEngine(Admissions, Readings):
 
     def _leave(self, rid: int) -> None:
         self._end_schedule()
-        request = self._running.pop(rid).request
-        if self.offload is not None:
-            self.offload.finished(request)
-        self.calls.free(request)
+        self._end_request(self._running.pop(rid).request)
 
     def retract(self, rid: int) -> None:
         request = self._running.pop(rid).request
         self._scheduled.pop(request, None)
         self.calls.preempt(request)
-        self._preempted[rid] = request
         if self.offload is not None:
             self.offload.preempted(request)
 
     def drain(self) -> None:
+        self._end_closed()
         self.calls.manager.reset_prefix_cache()
 
     # The connector

@@ -44,7 +44,8 @@ class Offload:
         self._connector.bind_gpu_block_pool(calls.pool)
         self._copies: deque[Copy] = deque()
         self._known: dict[str, list[int]] = {}  # by request: pages of each table that the connector was told
-        self._preempted: list[str] = []
+        self._preempted: list[str] = []  # since the last schedule, as are the finished
+        self._finished: list[str] = []
         self._resumed: set[str] = set()
         self._tickets = 0
         self._ended = {"load": 0, "offload": 0}
@@ -127,14 +128,14 @@ class Offload:
                 req_ids=later, new_block_ids=pages_of, resumed_req_ids=resumed
             ),
             num_scheduled_tokens={request.request_id: count for request, count in tokens.items()},
-            preempted_req_ids=self._take_preempted(),
-            finished_req_ids=(),
+            preempted_req_ids=self._take(self._preempted),
+            finished_req_ids=self._take(self._finished),
             kv_connector_block_state=None,
         )
 
-    def _take_preempted(self) -> tuple[str, ...]:
-        taken = tuple(dict.fromkeys(self._preempted))
-        self._preempted.clear()
+    def _take(self, since: list[str]) -> tuple[str, ...]:
+        taken = tuple(dict.fromkeys(since))
+        since.clear()
         return taken
 
     def preempted(self, request: Any) -> None:
@@ -145,11 +146,14 @@ class Offload:
         self._known.pop(rid, None)
 
     def finished(self, request: Any) -> None:
-        """The request is about to give its pages back for good."""
-        rid = request.request_id
+        """The request is about to give its pages back for good: what is whole of it may still be stored."""
+        rid, calls = request.request_id, self._calls
         self._known.pop(rid, None)
         self._resumed.discard(rid)
-        self._connector.request_finished(request, [])
+        self._finished.append(rid)
+        if calls.keeps(rid):
+            calls.slide(request)
+        self._connector.request_finished_all_groups(request, calls.computed_tables(request))
 
     def pending_us(self) -> int | None:
         return self._copies[0].due_us if self._copies else None
