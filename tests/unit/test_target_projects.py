@@ -149,17 +149,26 @@ def test_repro_is_about_sglang(capsys):
 
 
 @pytest.mark.parametrize(
-    ("target", "project"),
-    [("vllm==0.33.0", "vllm"), ("vllm-scheduler==0.33.0+gone.diff", "vllm"), ("path:DIR", "lmcache")],
+    ("target", "project", "builder", "given"),
+    [
+        ("vllm==0.33.0+gone.diff", "vllm", "build.build_vllm", ("device", "warm", "rank")),
+        ("vllm-scheduler==0.33.0+gone.diff", "vllm", "driven_build.build_driven", None),
+        ("path:DIR", "lmcache", "build.build_lmcache", ("device", "warm", "rank", "faults")),
+    ],
 )
-def test_an_engine_is_built_by_its_project(tmp_path, monkeypatch, target, project):
+def test_an_engine_is_built_by_its_project_and_mode(tmp_path, monkeypatch, target, project, builder, given):
+    """No named fault is in a tree: the one of a pool's client goes to the pool alone."""
     tree = make_tree(tmp_path, project)
-    module = ModuleType(f"stress.engine.{project}.build")
-    setattr(module, f"build_{project}", lambda *given: given)
-    monkeypatch.setitem(sys.modules, f"stress.engine.{project}", ModuleType(f"stress.engine.{project}"))
+    package = f"stress.engine.{project}"
+    name, _, function = builder.partition(".")
+    module = ModuleType(f"{package}.{name}")
+    setattr(module, function, lambda *passed: passed)
+    monkeypatch.setitem(sys.modules, package, ModuleType(package))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     arm = SimpleNamespace(target=target)
-    faults = FaultLog(("F25",))
-    built = build_engine("config", arm, "cpu", None, str(tree), faults, rank=3)
-    of_client = (faults,) if project == "lmcache" else ()  # no named fault is in a tree
-    assert built == ("config", arm, tree, "cpu", None, 3, *of_client)
+    told = {"device": "cpu", "warm": None, "rank": 3, "faults": FaultLog(("F25",))}
+    built = build_engine("config", arm, "cpu", None, str(tree), told["faults"], rank=3)
+    if given is None:
+        assert built == ("config", tree)
+    else:
+        assert built == ("config", arm, tree, *(told[name] for name in given))
