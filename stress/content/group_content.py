@@ -45,7 +45,9 @@ class GroupContent:
             )
         self._salts = {g.name: np.int64(split(0, f"group/{g.name}") >> 1) for g in engine.groups}
         self._specs: dict[int, RequestSpec] = {}
-        self._host: dict[int, list] = {}  # by page of the host: what each group's stamps were
+        self._host = np.zeros(
+            (0, self._words()), dtype=np.int64
+        )  # by page of the host: stamps and labels of each group
         watch.on_lend = self._lent
 
     def open(self, spec: RequestSpec) -> None:
@@ -106,13 +108,26 @@ class GroupContent:
     def copy_out(self, pages: list[int], host_pages: list[int]) -> None:
         """The host takes over what these pages hold, pair by pair."""
         for page, host in zip(pages, host_pages, strict=True):
-            self._host[host] = [stamps.snapshot(page) for stamps in self._stamps.values()]
+            parts = [part for stamps in self._stamps.values() for part in stamps.snapshot(page)]
+            if host >= len(self._host):
+                grown = np.zeros((max(2 * len(self._host), host + 1), self._host.shape[1]), dtype=np.int64)
+                grown[: len(self._host)] = self._host
+                self._host = grown
+            np.concatenate(parts, out=self._host[host])
 
     def copy_in(self, host_pages: list[int], pages: list[int]) -> None:
         """These pages hold what the host has, pair by pair."""
         for host, page in zip(host_pages, pages, strict=True):
-            for stamps, held in zip(self._stamps.values(), self._host[host], strict=True):
-                stamps.restore(page, held)
+            held, start = self._host[host], 0
+            for stamps in self._stamps.values():
+                words = [len(part) for part in stamps.snapshot(page)]
+                middle, end = start + words[0], start + sum(words)
+                stamps.restore(page, (held[start:middle], held[middle:end]))
+                start = end
+
+    def _words(self) -> int:
+        """Words that one page's stamps and labels are, of all groups."""
+        return sum(len(part) for stamps in self._stamps.values() for part in stamps.snapshot(0))
 
     def _lent(self, pool: str, pages: list[int]) -> None:
         for stamps in self._stamps.values():
