@@ -155,7 +155,7 @@ class GroupContent:
         """The pages of positions [lo, hi), from the last hole on; None: there are none."""
         size = group.page_size
         first, end = lo // size, -(-hi // size)
-        pages = np.array(self._engine.group_table(rid, group.name)[first:end], dtype=np.int64)
+        pages = np.array(self._engine.group_table(rid, group.name, first, end), dtype=np.int64)
         holes = np.flatnonzero(pages == self._null)
         begin = lo - first * size
         if len(holes):
@@ -163,13 +163,16 @@ class GroupContent:
             pages, first, begin = pages[after:], first + after, 0
         if not len(pages):
             return None
-        keys = self._keys(rid, group)[first : first + len(pages)]
+        keys = self._keys(rid, group, first, len(pages))
         return Span(pages, keys, begin, hi - (end - 1) * size, rid, first)
 
-    def _keys(self, rid: int, group: Group) -> np.ndarray:
-        """int64[n]: of each page of the group, what names the prefix to its end, or to the request's, and the group."""
+    def _keys(self, rid: int, group: Group, first: int, count: int) -> np.ndarray:
+        """int64[count]: of the group's pages from place `first` on, what names the prefix to each one's end, or to the
+        request's, and the group."""
         keys, each = self._specs[rid].keys, group.page_size // self._engine.page_size
-        if each > 1:
-            ends = np.minimum(np.arange(each, len(keys) + each, each), len(keys)) - 1
-            keys = keys[ends]
+        if each == 1:
+            keys = keys[first : first + count]
+        else:
+            last = np.arange(first + 1, first + count + 1) * each
+            keys = keys[np.minimum(last, len(keys)) - 1]
         return keys ^ self._salts[group.name]

@@ -38,8 +38,8 @@ class GroupedEngine(Protocol):
         int
     ]  # requests, besides an operation's own, whose tables it has changed; the probe empties it
 
-    def group_table(self, rid: int, group: str) -> list[int]:
-        """Page ids of a request in a group, in order, null where there is none; [] when it holds none."""
+    def group_table(self, rid: int, group: str, first: int = 0, end: int | None = None) -> list[int]:
+        """Page ids of a request in a group at places [first, end), null where there is none; [] when it holds none."""
 
     def committed(self, rid: int) -> int:
         """Positions of the request that hold a token; 0 when it holds nothing."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from stress.check.event import EventKind, PoolShape
 from stress.check.shadow import Ledger
-from stress.probe.capture import Column, HostReader
-from stress.probe.journal import Journal
+from stress.probe.counted_watch import CountedWatch
 
 _TAKES = ("get_new_blocks", "touch")
 _GIVES_UP = ("free_blocks", "unpin_blocks")
@@ -56,22 +53,13 @@ class WatchedBlocks:
         return ids
 
 
-class BlockWatch(Journal):
+class BlockWatch(CountedWatch):
     """Watches `manager.block_pool`, and what `manager.get_computed_blocks` finds for each of `groups`, by name."""
 
     def __init__(self, manager, shape: PoolShape, groups: tuple[str, ...], ledger: Ledger) -> None:
-        super().__init__(ledger, HostReader())
         pool = manager.block_pool
-        self.on_lend: Callable[[str, Column], None] | None = (
-            None  # is told the pool and its pages that are new
-        )
-        self.pools = [WatchedBlocks(shape, pool)]
-        self.source = self.pools[0]
-        self.edge = None
-        self.closely = 1
+        super().__init__(WatchedBlocks(shape, pool), ledger)
         self._groups = groups
-        self._depth = 0
-        self._method = ""  # of the outermost call
         self._taken_out: list[int] | None = None  # by the touch at hand
         for name in _TAKES:
             self._wrap(pool, name, self._taking)
@@ -82,10 +70,6 @@ class BlockWatch(Journal):
         for name in _COMES:
             self._wrap(pool.free_block_queue, name, self._coming)
         self._wrap(manager, "get_computed_blocks", self._matching)
-
-    def free_list(self, pool: WatchedBlocks) -> Column:
-        """The ids on the pool's free list, in its order."""
-        return np.array(pool.free_list(), dtype=np.int64)
 
     def _wrap(self, owner, name: str, make: Callable[[str, Callable], Callable]) -> None:
         inner = getattr(owner, name, None)
@@ -170,18 +154,6 @@ class BlockWatch(Journal):
 
         return call
 
-    def _enter(self, name: str) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self.call += 1
-            self._method = name
-            self.take_cause()
-
-    def _leave(self) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._method = ""
-
     def _tell_left(self, pages: list[int]) -> None:
         """Blocks that were taken out of the middle of the queue, for what is in them."""
         if self._taken_out is None:
@@ -196,11 +168,4 @@ class BlockWatch(Journal):
 
     def _tell_lent(self, pages: list[int], name: str) -> None:
         if pages:
-            self.tell(_LEND, self.source.name, pages, None, self._method or name)
-            if self.on_lend is not None:
-                self.on_lend(self.source.name, pages)
-
-    def _tell_references(self, kind: EventKind, pages: list[int], name: str) -> None:
-        if pages:
-            self.source_lent = True  # tables may have changed
-            self.tell(kind, self.source.name, pages, None, name)
+            self._tell_new(pages, self._method or name)

@@ -63,7 +63,7 @@ class GroupWatch:
         for group in self._engine.groups:
             first, last = start // group.page_size, end // group.page_size
             if first < last:
-                table = self._engine.group_table(rid, group.name)[first:last]
+                table = self._engine.group_table(rid, group.name, first, last)
                 pages = [page for page in table if page != self._watch.source.shape.null_page]
                 if pages:
                     self._tell_of(rid, _WRITTEN, pages, group.name)
@@ -77,7 +77,7 @@ class GroupWatch:
                 tokens = self._engine.committed(rid)
                 first, last = group.reads_from(tokens) // group.page_size, -(-tokens // group.page_size)
                 if first < last:
-                    pages = np.array(self._engine.group_table(rid, group.name)[first:last], dtype=np.int64)
+                    pages = np.array(self._engine.group_table(rid, group.name, first, last), dtype=np.int64)
                     self._tell_of(rid, _READ, pages, group.name, first)
 
     def tell_refused(self, rows: Rows) -> None:

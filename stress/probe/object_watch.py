@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from stress.check.event import EventKind, PoolShape
 from stress.check.shadow import Ledger
 from stress.engine.page_objects import AskingEngine, PageObjects
-from stress.probe.capture import Column, HostReader
-from stress.probe.journal import Journal
+from stress.probe.counted_watch import CountedWatch
 
 _LENDS = ("allocate", "batched_allocate")
 _FREES = ("free", "batched_free")
@@ -83,27 +80,18 @@ class NoAsker:
     step, asking = "", -1
 
 
-class ObjectWatch(Journal):
+class ObjectWatch(CountedWatch):
     """Watches `objects.target`, a pool of which nothing is on loan yet, and all of its pages."""
 
     engine: AskingEngine
 
     def __init__(self, objects: PageObjects, shape: PoolShape, ledger: Ledger) -> None:
-        super().__init__(ledger, HostReader())
+        super().__init__(WatchedObjects(shape, objects), ledger)
         self.engine = NoAsker
-        # Is told the pool and its pages that are new.
-        self.on_lend: Callable[[str, Column], None] | None = None
-        self.pools = [WatchedObjects(shape, objects)]
-        self.source = self.pools[0]
-        self.edge = None
-        self.closely = 1
         self._page_of = objects.page_of
-        self._depth = 0
-        self._method = ""  # of the outermost call
         self._counting_down = False
-        self._left: list[
-            int
-        ] = []  # pages that have left the free list in the call at hand, and were not told yet
+        # Pages that have left the free list in the call at hand, and were not told yet.
+        self._left: list[int] = []
         pool = objects.target
         for page in pool.free_blocks:
             self._wrap(page, "ref_count_up", self._taking)
@@ -113,10 +101,6 @@ class ObjectWatch(Journal):
         for name in _FREES:
             self._wrap(pool, name, self._freeing)
         pool.free_blocks = FreeList(pool.free_blocks, self._went, self._came)
-
-    def free_list(self, pool: WatchedObjects) -> Column:
-        """The ids on the pool's free list, in its order."""
-        return np.array(pool.free_list(), dtype=np.int64)
 
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the request that the engine asks for within it."""
@@ -179,18 +163,8 @@ class ObjectWatch(Journal):
 
         return call
 
-    def _enter(self, name: str) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self.call += 1
-            self._method = name
-            self.take_cause()
-
-    def _leave(self) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._tell_went()
-            self._method = ""
+    def _over(self) -> None:
+        self._tell_went()
 
     def _went(self, pages: list) -> None:
         self._left += map(self._page_of, pages)
@@ -209,12 +183,5 @@ class ObjectWatch(Journal):
         if not pages:
             return
         method = self._method or "free_blocks"
-        self.tell(_LEND, self.source.name, pages, None, method)
-        if self.on_lend is not None:
-            self.on_lend(self.source.name, pages)
+        self._tell_new(pages, method)
         self._tell_references(_REF, pages, method)
-
-    def _tell_references(self, kind: EventKind, pages: list[int], name: str) -> None:
-        if pages:
-            self.source_lent = True  # tables may have changed
-            self.tell(kind, self.source.name, pages, None, name)

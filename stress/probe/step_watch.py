@@ -88,7 +88,7 @@ class StepWatch:
             first, last = start // group.page_size, end // group.page_size
             if first >= last:
                 continue
-            table = self._engine.group_table(rid, group.name)[first:last]
+            table = self._engine.group_table(rid, group.name, first, last)
             pages = [page for page in table if page != null]
             if pages:
                 self._of_operation().setdefault(rid, []).append((group.name, pages))

@@ -58,10 +58,10 @@ class Bench:
     def hear(self, event):
         self.told.append((event.kind.value, event.cause.rid, event.table, np.asarray(event.pages).tolist()))
 
-    def group_table(self, rid, group):
+    def group_table(self, rid, group, first=0, end=None):
         """The wide group has the same blocks, its first one out of the window."""
         ids = [block.block_id for block in self.manager.tables.get(rid, ())]
-        return ids if group == "full" else [0, *ids[3::2]]
+        return (ids if group == "full" else [0, *ids[3::2]])[first:end]
 
     def committed(self, rid):
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stress.check.event import PoolShape
+from stress.engine.alone import Alone
 from stress.engine.contract import RequestSpec, Room
 from stress.engine.groups import Group
 from stress.engine.lmcache.pool import Page, PagePool
@@ -23,7 +24,7 @@ class Holder:
         self.pages: list[Page] = []
 
 
-class Readings:
+class Readings(Alone):
     """`_holders`: by request, those that are running."""
 
     observes = frozenset(
@@ -72,9 +73,9 @@ class Readings:
     def table(self, rid: int) -> np.ndarray:
         return np.array(self.group_table(rid, "full"), dtype=np.int64)
 
-    def group_table(self, rid: int, group: str) -> list[int]:
+    def group_table(self, rid: int, group: str, first: int = 0, end: int | None = None) -> list[int]:
         holder = self._holders.get(rid)
-        return [] if holder is None else [self.pool.page_of(page) for page in holder.pages]
+        return [] if holder is None else [self.pool.page_of(page) for page in holder.pages[first:end]]
 
     def pages_short(self, rid: int, upto: int) -> int:
         return max(0, -(-upto // self.page_size) - len(self._holders[rid].pages))
@@ -101,9 +102,7 @@ class Readings:
     def allocators(self) -> PagePool:
         return self.pool
 
-    def synchronize(self) -> None: ...
-
-    # There is no linker, and nothing that ranks would agree on.
+    # There is no linker.
 
     def linker(self) -> None:
         return None
@@ -119,20 +118,6 @@ class Readings:
 
     def next_window_eviction(self, rid: int) -> int:
         return NEVER
-
-    def exchange(self) -> bytes:
-        return b""
-
-    def learn(self, news: list[bytes]) -> None: ...
-
-    def join(self, members: int) -> None:
-        return None
-
-    def lookup_keys(self, rid: int) -> np.ndarray:
-        raise NotImplementedError("lookups are not agreed")
-
-    def landed(self, rids: list[int]) -> bool:
-        return True
 
     def standing(self) -> tuple[int, ...]:
         return (self.pool.free_pages(), len(self._holders))

@@ -154,9 +154,10 @@ class Calls:
         request.num_preemptions += 1
         request.status = self.tree.request.RequestStatus.PREEMPTED
 
-    def table(self, request_id: str, group: str) -> list[int]:
-        """Block ids in order, the null block where there is none; []: it has no blocks."""
-        return [block.block_id for block in self._tables[group].req_to_blocks.get(request_id, ())]
+    def table(self, request_id: str, group: str, first: int = 0, end: int | None = None) -> list[int]:
+        """Block ids of places [first, end) in order, the null block where there is none; []: it has no blocks."""
+        blocks = self._tables[group].req_to_blocks.get(request_id, ())
+        return [block.block_id for block in blocks[first:end]]
 
     def computed_tables(self, request: Any) -> tuple[list[int], ...]:
         """By group, the blocks of a request that ends; newer releases leave out those beyond what is computed."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stress.engine.alone import Alone
 from stress.engine.contract import Room
 from stress.engine.groups import Group
 from stress.engine.vllm.calls import Calls
@@ -13,8 +14,9 @@ from stress.engine.vllm.calls import Calls
 NEVER = 1 << 62
 
 
-class Readings:
-    """`_running`, `_loading`: by request, what has its `request` of the tree."""
+class Readings(Alone):
+    """`_running`, `_loading`: by request, what has its `request` of the tree. One scheduler decides for all ranks of a
+    group, so they agree on nothing."""
 
     observes = frozenset(
         {
@@ -51,8 +53,8 @@ class Readings:
         whole = next(group.name for group in self.groups if group.sees_all)
         return np.array(self.group_table(rid, whole), dtype=np.int64)
 
-    def group_table(self, rid: int, group: str) -> list[int]:
-        return self.calls.table(str(rid), group)
+    def group_table(self, rid: int, group: str, first: int = 0, end: int | None = None) -> list[int]:
+        return self.calls.table(str(rid), group, first, end)
 
     def pages_short(self, rid: int, upto: int) -> int:
         return self.calls.pages_short(str(rid), upto)
@@ -82,24 +84,6 @@ class Readings:
 
     def allocators(self) -> Any:
         return self.calls.manager
-
-    def synchronize(self) -> None: ...
-
-    def exchange(self) -> bytes:
-        return b""
-
-    def learn(self, news: list[bytes]) -> None: ...
-
-    # One scheduler decides for all ranks of a group: nothing is agreed between them.
-
-    def join(self, members: int) -> None:
-        return None
-
-    def lookup_keys(self, rid: int) -> np.ndarray:
-        raise NotImplementedError("lookups are not agreed")
-
-    def landed(self, rids: list[int]) -> bool:
-        return True
 
     def standing(self) -> tuple[int, ...]:
         return (self.calls.pool.get_num_free_blocks(), len(self._running))
