@@ -58,8 +58,8 @@ class Few:
             return False
         if named and not self._may_give_up(cells, event):
             return False
-        if self._shadow.locks and cells.inward is None:
-            locks = self._shadow.lock_cells(event.pool)
+        if self._shadow.locks.held and cells.inward is None:
+            locks = self._shadow.locks.cells_in(event.pool)
             for page in pages:
                 if locks[page]:
                     return False
@@ -88,7 +88,7 @@ class Few:
         edge = target.inward
         source, peer, holder, no_peer = edge.source, edge.peer, edge.holder, edge.no_peer
         first, end, on_loan, asked = source.first, source.end, target.on_loan, target.asked
-        locks, mapped = self._shadow.lock_cells(event.pool), 0
+        locks, mapped = self._shadow.locks.cells_in(event.pool), 0
         pages, peers = event.pages, event.peers
         for at, page in enumerate(pages):
             entry = peers[at]

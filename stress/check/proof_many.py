@@ -40,8 +40,8 @@ class Many:
         pool.look(pages)
         if pool.loans < len(pages) or pool.repeated is not None or np.count_nonzero(pool.asked[pages]):
             return False
-        may_be_locked = self._shadow.locks and self._cells[event.pool].inward is None
-        if may_be_locked and np.count_nonzero(self._shadow.holders_in(event.pool)[pages]):
+        may_be_locked = self._shadow.locks.held and self._cells[event.pool].inward is None
+        if may_be_locked and np.count_nonzero(self._shadow.locks.holders_in(event.pool)[pages]):
             return False
         tables = pool.tables[pages]
         if np.count_nonzero(tables):
@@ -66,7 +66,7 @@ class Many:
             sources, peers = pages[named], entries[named]
         if np.count_nonzero(edge.holder[peers] != sources):
             return False
-        if self._shadow.locks and np.count_nonzero(self._shadow.holders_in(event.pool)[sources]):
+        if self._shadow.locks.held and np.count_nonzero(self._shadow.locks.holders_in(event.pool)[sources]):
             return False
         if np.count_nonzero(pool.on_loan[peers] & ~pool.asked[peers]) < len(peers):
             return False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
+from stress.check.lock_shadow import Locks
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
 from stress.check.promises import Promises
 from stress.check.reference_shadow import References
@@ -40,10 +41,7 @@ class Shadow:
         self.rows_gained: dict[int | tuple[int, str], list[tuple[int, int]]] = {}
         self.references = References(self.pools)
         self.promises = Promises(self.pools)
-        # Locks that are held, by (pool, token), in source pages, and how many hold each source page, by pool
-        self.locks: dict[tuple[str, int], np.ndarray] = {}
-        self.holders: dict[str, np.ndarray] = {}
-        self._lock_cells: dict[str, memoryview] = {}
+        self.locks = Locks(self.pools, self.edge_into)
         self.causes: list[Cause] = [_NOBODY]
         self.strays = False  # ids were lent that no pool has (strays.py)
         # Which event last took its peer from a source page, by (edge's target pool, page), as far as it is remembered.
@@ -77,8 +75,8 @@ class Shadow:
             EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
             EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
             EventKind.FREE_LIST: lambda event: self.pools[event.pool].trust_free_list(),
-            EventKind.LOCK: self._lock,
-            EventKind.UNLOCK: self._unlock,
+            EventKind.LOCK: self.locks.take,
+            EventKind.UNLOCK: self.locks.give_up,
         }
 
     def named(self, pool: str) -> list[PoolShadow]:
@@ -224,31 +222,6 @@ class Shadow:
         if event.method == "raised":
             # The operation stopped half-way: its request's row still names what it gave back.
             self.named_returns.clear()
-
-    def holders_in(self, pool: str) -> np.ndarray:
-        """How many locks hold each source page, int32[] by page id; a component's stand under its own pool's name."""
-        holders = self.holders.get(pool)
-        if holders is None:
-            edge = self.edge_into.get(pool)
-            source = self.pools[pool] if edge is None else edge.source
-            holders = self.holders[pool] = np.zeros(len(source.on_loan), dtype=np.int32)
-        return holders
-
-    def lock_cells(self, pool: str) -> memoryview:
-        """`holders_in`, page by page."""
-        cells = self._lock_cells.get(pool)
-        if cells is None:
-            cells = self._lock_cells[pool] = memoryview(self.holders_in(pool))
-        return cells
-
-    def _lock(self, event: Event) -> None:
-        self.locks[event.pool, event.token] = event.pages
-        self.holders_in(event.pool)[event.pages] += 1
-
-    def _unlock(self, event: Event) -> None:
-        # What the lock took, whatever it gave up: that is between the holder and the rule.
-        held = self.locks.pop((event.pool, event.token), _NOTHING)
-        self.holders_in(event.pool)[held] -= 1
 
     def _written(self, event: Event) -> None:
         self.transfers.write(event, self.pools[event.pool].inside(event.pages))

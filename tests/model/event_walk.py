@@ -88,7 +88,7 @@ class EventWalk:
         """FULL pages that the operation may give up; any, now and then."""
         lent, own = self.lent_of(self.full), set(self.shadow.table_of_cause(self.cause).tolist())
         busy = {name: self.shadow.transfers.of(name).busy for name in SIZES}
-        locked = {name: self.shadow.holders_in(name) for name in SIZES}
+        locked = {name: self.shadow.locks.holders_in(name) for name in SIZES}
 
         def idle(page: int) -> bool:
             named = self.full.tables[page] > (page in own)
@@ -196,7 +196,7 @@ class EventWalk:
             self.tell(EventKind.TRANSFER_BEGIN, "swa", pages, None, kind, self.token)
 
     def lock(self) -> None:
-        held = self.shadow.locks
+        held = self.shadow.locks.held
         if held and self.draw.random() < 0.6:
             pool, token = self.draw.choice(list(held))
             self.tell(EventKind.UNLOCK, pool, held[pool, token].tolist(), token=token)

@@ -62,10 +62,9 @@ def test_i11_is_silent_where_the_lock_counts_tombstones():
     second = revive_under_a_lock(bench, cache)
     bench.do("finish", 8, lambda: cache.unlock(second))
     bench.clean()
-    assert not bench.ledger.shadow.locks
-    assert (
-        not bench.ledger.shadow.holders_in("full").any() and not bench.ledger.shadow.holders_in("swa").any()
-    )
+    locks = bench.ledger.shadow.locks
+    assert not locks.held
+    assert not locks.holders_in("full").any() and not locks.holders_in("swa").any()
 
 
 def test_i11_splits_and_early_releases_are_no_other_locks():
@@ -75,9 +74,8 @@ def test_i11_splits_and_early_releases_are_no_other_locks():
     bench.do("admit", 8, lambda: cache.match(ids(1, 9)))
     assert cache.nodes_split
     bench.do("checkpoint", 7, lambda: cache.release_swa_lock(receipt))
-    assert (
-        bench.ledger.shadow.holders_in("full").sum() == 6 and not bench.ledger.shadow.holders_in("swa").any()
-    )
+    locks = bench.ledger.shadow.locks
+    assert locks.holders_in("full").sum() == 6 and not locks.holders_in("swa").any()
     bench.do("finish", 7, lambda: cache.unlock(receipt))
     bench.clean()
 
@@ -139,7 +137,7 @@ def test_the_wrappers_come_off_and_what_raises_is_told():
     with pytest.raises(ValueError, match="no FULL lock left"):
         bench.do("finish", 7, lambda: cache.unlock(receipt))
     assert bench.ledger.findings["I11"] and np.array_equal(
-        bench.ledger.shadow.holders_in("full"), np.zeros(65)
+        bench.ledger.shadow.locks.holders_in("full"), np.zeros(65)
     )
     watch = CacheWatch(PrefixCache(2, swa_gates_match=False), bench.watch)
     watch.unwatch()

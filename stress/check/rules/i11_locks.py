@@ -25,14 +25,14 @@ class Locks(Rule):
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
         pages = event.pages
         if event.kind is EventKind.UNLOCK:
-            held = shadow.locks.get((event.pool, event.token), pages[:0])
+            held = shadow.locks.held.get((event.pool, event.token), pages[:0])
             if len(held) != len(pages) or not (held == pages).all():
                 self._compare(event, held, shadow, report)
             return
         edge = shadow.edge_into.get(event.pool)
         if edge is not None:
-            whole = shadow.holders_in(edge.shape.source)[pages]
-            alone = shadow.holders_in(event.pool)[pages] >= whole
+            whole = shadow.locks.holders_in(edge.shape.source)[pages]
+            alone = shadow.locks.holders_in(event.pool)[pages] >= whole
             if np.count_nonzero(alone):
                 self._say(event, pages[alone], f"which fewer hold in {edge.shape.source}", report)
 
@@ -40,7 +40,7 @@ class Locks(Rule):
         """What the unlock gave up is not what its lock took."""
         more, less = np.setdiff1d(event.pages, held), np.setdiff1d(held, event.pages)
         if len(more):
-            others = int(shadow.holders_in(event.pool)[more[0]])
+            others = int(shadow.locks.holders_in(event.pool)[more[0]])
             who = f": that takes it from one of {others} others" if others else ": the count is below zero"
             self._say(event, more, f"which its lock {event.token} never took{who}", report)
         if len(less):

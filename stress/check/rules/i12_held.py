@@ -38,7 +38,7 @@ class Held(Rule):
         else:
             if event.peers is None:
                 self._check_asked_back(event, shadow.pools[event.pool], shadow, report)
-            if shadow.locks:
+            if shadow.locks.held:
                 self._check_locked(event, shadow, report)
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
@@ -68,7 +68,7 @@ class Held(Rule):
             pages = shadow.pools[event.pool].valid
         else:
             pages = event.pages[edge.is_page(event.peers)]
-        locked = shadow.holders_in(event.pool)[pages] > 0
+        locked = shadow.locks.holders_in(event.pool)[pages] > 0
         if np.count_nonzero(locked):
             source = event if edge is None else replace(event, pool=edge.shape.source)
             new = [p for p in pages[locked].tolist() if (source.pool, p) not in self._reported]
