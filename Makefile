@@ -5,6 +5,8 @@ VENV ?= .venv
 PYTHON ?= python3
 CONFIG ?= seed
 ARGS ?=
+# Processes that share out the tests. Many tests start ranks of their own, so more than the cores gain nothing.
+WORKERS ?= 2
 
 PY := $(VENV)/bin/python
 STAMP := .venv/.kvstress-installed
@@ -19,7 +21,7 @@ run: $(READY)
 	$(PY) -m stress compare $(CONFIG) --base unpatched --test patched $(ARGS)
 
 test: $(READY)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 # On a machine with a CUDA or ROCm device, with the torch that it needs: make gpu-check VENV=DIR. The script's own exit
 # codes are 0, 1 and 3 (no device); make turns the last two into its 2.

@@ -1,4 +1,5 @@
-"""What all tests share: one thread a process, small hypothesis profiles, skips that name what is missing."""
+"""What all tests share: one thread a process, small hypothesis profiles, skips that name what is missing, and how
+several workers share the tests out."""
 
 import os
 
@@ -21,7 +22,34 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
+RAY = "tests/ray/"  # one cluster for all of them, so one worker
+
+
 def pytest_collection_modifyitems(items):
+    longest_first(items)
+    skip_without_device(items)
+
+
+def longest_first(items):
+    """Ray's tests, files with a test marked `slow`, all others: no worker is left alone with a long file at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (not item.nodeid.startswith(RAY), item.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A worker takes whole files, whose tests share runs, in the order of the collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return RAY if nodeid.startswith(RAY) else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def skip_without_device(items):
     """A test marked `gpu` needs a device. Torch is imported only where such a test is chosen."""
     chosen = [item for item in items if item.get_closest_marker("gpu")]
     if not chosen:
