@@ -91,7 +91,7 @@ def test_two_jobs_at_once_end_as_their_runs_do(cluster: OwnCluster, out: Path) -
 
 def test_a_stopped_job_leaves_what_it_gathered_and_no_rank(cluster: OwnCluster, out: Path) -> None:
     run_dir = out / "stopped"
-    many = ["--set", "workload.requests=200000", "--set", "workload.duration_s=1e7"]
+    many = ["--set", "workload.requests=20000", "--set", "workload.duration_s=1e6"]
     client = submit(cluster, "stopped", run_dir, "--arm", "patched", *many)
     try:
         wait_for(lambda: RankTail(rank_path(run_dir, "patched", 1)).read().heartbeats > 20, client)
