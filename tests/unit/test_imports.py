@@ -6,6 +6,7 @@ Relative imports and imports inside functions count too.
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache  # every rule reads every file
 def imports_of(path):
     """Dotted names that a file imports; `from a import b` counts as a and as a.b."""
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
