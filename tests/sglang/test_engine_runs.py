@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (kvstress[sglang])"),
 ]
 NO_CURSOR = "sglang==0.5.23+no-cursor"
+ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1")  # each rank is a process that imports a tree, which takes seconds
 
 
 @pytest.fixture()
@@ -66,7 +67,7 @@ def test_without_the_cursor_page_0_comes_back_at_the_flush_and_shipped_is_clean(
 
 
 def test_the_filter_alone_leaves_counts_that_exceed_the_pool_and_an_older_release_is_clean(run):
-    document = run(f"{NO_CURSOR}+filter", "sglang==0.5.20", "workload.requests=100")
+    document = run(f"{NO_CURSOR}+filter", "sglang==0.5.20", "workload.requests=100", *ONE_RANK)
     for rank in document["arms"]["unpatched"]["ranks"]:
         assert rank["status"] == "finished"
         # Counts that promise pages which are not there make refusals that they do not explain; and a row whose page
