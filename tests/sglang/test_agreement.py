@@ -31,11 +31,11 @@ def compared(version: str, core: str, seeds: str, *overrides: str) -> dict:
 @pytest.mark.parametrize("core", ["python", "rust"])
 @pytest.mark.parametrize("version", ["0.5.20", "0.5.23"])
 def test_every_operation_of_smoke_agrees(version: str, core: str):
-    found = compared(version, core, "1-3", SHORT)
+    found = compared(version, core, "1-2", SHORT)
     assert (found["version"], found["core"]) == (version, core)
-    assert [run["parted"] for run in found["runs"]] == [None] * 3
-    assert [run["error"] for run in found["runs"]] == [""] * 3
-    assert found["agreed"] == 3
+    assert [run["parted"] for run in found["runs"]] == [None] * 2
+    assert [run["error"] for run in found["runs"]] == [""] * 2
+    assert found["agreed"] == 2
     for run in found["runs"]:
         assert run["status"] == "finished" and run["requests"] > 100
         assert run["operations"] > 1000 and run["seen"]["node_split"] > 0
