@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from event_walk import EventWalk
+from hypothesis import settings
 
-WALKS = 800
+WALKS = 10 * settings().max_examples  # 400, and 4000 with HYPOTHESIS_PROFILE=thorough
 PROVED = {"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I12", "I13", "I15"}
 
 
