@@ -22,7 +22,8 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
-RAY = "tests/ray/"  # one cluster for all of them, so one worker
+# They wait for processes of their own with limits of time, and Ray's share a cluster: one worker runs them all.
+APART = ("tests/multi/", "tests/ray/")
 
 
 def pytest_collection_modifyitems(items):
@@ -31,9 +32,9 @@ def pytest_collection_modifyitems(items):
 
 
 def longest_first(items):
-    """Ray's tests, files with a test marked `slow`, all others: no worker is left alone with a long file at the end."""
+    """Those apart, files with a test marked `slow`, all others: no worker is left with a long file at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (not item.nodeid.startswith(RAY), item.path not in slow))
+    items.sort(key=lambda item: (not item.nodeid.startswith(APART), item.path not in slow))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,7 +44,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return RAY if nodeid.startswith(RAY) else nodeid.partition("::")[0]
+            return "apart" if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
