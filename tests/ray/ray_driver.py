@@ -20,6 +20,7 @@ from stress.launch.contract import make_launcher
 from stress.result import RankSpec
 
 ENTRY = "launch_ranks:echo_rank"
+FEW = "workload.requests=100"
 
 
 def run_arm(launcher, specs: list[RankSpec], entry: str = ENTRY) -> dict:
@@ -46,8 +47,8 @@ def run_arm(launcher, specs: list[RankSpec], entry: str = ENTRY) -> dict:
 
 
 def smoke_specs(run_dir: str) -> list[RankSpec]:
-    """The patched arm of the shipped smoke configuration."""
-    config = load_config("smoke")
+    """The patched arm of the shipped smoke configuration, with few requests."""
+    config = load_config("smoke", [FEW])
     return [
         RankSpec(
             config=config.to_dict(), arm="patched", rank=rank, ranks=2, seed=config.seed, run_dir=run_dir
@@ -80,7 +81,7 @@ def main(run_dir: str) -> None:
     stillborn = rank_specs(launch_config(2, rounds=4, stillborn=1), run_dir, "stillborn")
     tell({**run_arm(launcher, stillborn, "launch_ranks:absent_rank"), "sigterm_is_ours": ours})
     tell(run_arm(launcher, side_by_side(run_dir, rounds=9, kill=4)))
-    launcher.start(rank_specs(launch_config(2, rounds=10**9, sleep_s=0.01), run_dir, "endless"), ENTRY)
+    launcher.start(rank_specs(launch_config(2, rounds=10**9, sleep_s=0.2), run_dir, "endless"), ENTRY)
     tell({"arm": "endless", "pids": launcher.pids()})
     time.sleep(600)
 

@@ -14,6 +14,7 @@ import pytest
 from own_cluster import OwnCluster
 from processes import session_of, still_alive
 from rank_driver import run_arm
+from ray_driver import FEW
 
 from stress.launch.inline import InlineLauncher
 from stress.record import RankTail, rank_path
@@ -100,7 +101,7 @@ def test_a_killed_actor_costs_only_its_own_result(driver, run_dir: Path) -> None
 
 def test_smoke_decides_on_ray_what_it_decides_inline(driver) -> None:
     smoke = driver.lines[2]
-    expected = [["finished", result.digest, False] for result in run_arm("patched")[0]]
+    expected = [["finished", result.digest, False] for result in run_arm("patched", FEW)[0]]
     assert smoke["results"] == expected
     assert smoke["alive"] == []
 
