@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from rank_driver import run_arm
 
@@ -13,16 +15,18 @@ TELL = Journal.tell
 OF_A_REQUEST = {EventKind.READ, EventKind.LIVE, EventKind.KEYS, EventKind.LOCK, EventKind.UNLOCK}
 
 
-def run_telling(monkeypatch, *overrides, arm="patched"):
-    """(the rank's result, what was told: kind, request, token, method)."""
+@cache
+def run_telling(*overrides):
+    """(the rank's result, what was told: kind, request, token, method); one run for all tests."""
     told = []
 
     def tell(self, kind, pool, pages, peers, method, slots_of=0, token=-1):
         told.append((kind, self.cause.rid, token, method))
         TELL(self, kind, pool, pages, peers, method, slots_of, token)
 
-    monkeypatch.setattr(Journal, "tell", tell)
-    (result,), _ = run_arm(arm, *ONE_RANK, *overrides)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(Journal, "tell", tell)
+        (result,), _ = run_arm("patched", *ONE_RANK, *overrides)
     assert result.checker_crashed == ""
     return result, told
 
@@ -31,9 +35,9 @@ def kinds_of(told):
     return {kind for kind, *_ in told}
 
 
-def test_a_clean_run_is_clean_and_takes_the_same_course(monkeypatch):
-    whole, told_whole = run_telling(monkeypatch)
-    few, told_few = run_telling(monkeypatch, "check.closely=4")
+def test_a_clean_run_is_clean_and_takes_the_same_course():
+    whole, told_whole = run_telling()
+    few, told_few = run_telling("check.closely=4")
     assert whole.findings == few.findings == {}
     assert (whole.digest, whole.operations, whole.rules_watched) == (
         few.digest,
@@ -46,8 +50,8 @@ def test_a_clean_run_is_clean_and_takes_the_same_course(monkeypatch):
         assert [one for one in told_few if one[0] is kind] == [one for one in told_whole if one[0] is kind]
 
 
-def test_one_request_in_four_is_told_of(monkeypatch):
-    _, told = run_telling(monkeypatch, "check.closely=4")
+def test_one_request_in_four_is_told_of():
+    _, told = run_telling("check.closely=4")
     for kind in (EventKind.READ, EventKind.LIVE, EventKind.KEYS):
         rids = {rid for told_kind, rid, _, method in told if told_kind is kind and method != "sweep"}
         assert rids and all(rid % 4 == 0 for rid in rids)
@@ -55,9 +59,9 @@ def test_one_request_in_four_is_told_of(monkeypatch):
     assert holders and all(int(holder.rsplit(" ", 1)[1]) % 4 == 0 for holder in holders)
 
 
-def test_each_load_is_told_and_one_offload_in_four(monkeypatch):
-    _, told = run_telling(monkeypatch, "check.closely=4")
-    _, all_told = run_telling(monkeypatch)
+def test_each_load_is_told_and_one_offload_in_four():
+    _, told = run_telling("check.closely=4")
+    _, all_told = run_telling()
     begun, all_begun = (
         {
             method: {t for kind, _, t, m in one if kind is EventKind.TRANSFER_BEGIN and m == method}
@@ -75,9 +79,8 @@ def test_each_load_is_told_and_one_offload_in_four(monkeypatch):
 def test_what_moves_pages_is_found_at_its_operation_even_so(fault):
     found = []
     for closely in (1, 1000):
-        (result,), _ = run_arm(
-            "patched", *ONE_RANK, f"arms.patched.fault={fault}", f"check.closely={closely}"
-        )
+        shape = (f"arms.patched.fault={fault}", f"check.closely={closely}", "check.on_finding=stop")
+        (result,), _ = run_arm("patched", *ONE_RANK, *shape)
         first = result.first_finding
         found.append((first.rule, first.pool, first.page, first.operation))
     assert found[0] == found[1]

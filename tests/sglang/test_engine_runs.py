@@ -21,7 +21,8 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (kvstress[sglang])"),
 ]
 NO_CURSOR = "sglang==0.5.23+no-cursor"
-ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1")  # each rank is a process that imports a tree, which takes seconds
+# Each rank is a process that imports a tree, which takes seconds.
+ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1")
 
 
 @pytest.fixture()

@@ -1,11 +1,11 @@
 """Run as a script: the smallest sequence in which a request loses its slots in the step that gave them, step by step.
 
-    python tests/vllm/driven_steps.py ROOT [priority | fcfs | rolled-back]
+    python tests/vllm/driven_steps.py ROOT [priority | fcfs | rolled-back | all]
 
 ROOT: the folder of a vLLM tree. 10 blocks of 16 tokens, 64 tokens a step, 32 of one prompt. A has 120 tokens and is to
 be served last, B has 32 and comes when 64 of A are computed. Prints one JSON document: `steps`, each with the positions
 of A and B that its pass computes and who is preempted, and `findings`. rolled-back: by priority, and what a preempted
-request has published and not computed is taken out of the prefix map.
+request has published and not computed is taken out of the prefix map. all: a document of each, by its name.
 """
 
 import json
@@ -23,6 +23,7 @@ from stress.probe import Probe
 
 BLOCKS, PAGE = 10, 16
 A, B = 0, 1
+POLICIES = ("priority", "fcfs", "rolled-back")
 PROMPTS = {A: 120, B: 32}
 OUTPUT = 4
 
@@ -94,6 +95,8 @@ def step(operator: Operator, left: set[int]) -> dict:
 
 
 def main(root: str, policy: str = "priority") -> dict:
+    if policy == "all":
+        return {each: main(root, each) for each in POLICIES}
     operator, ledger = build(root, policy)
     left = {A, B}
     submit(operator, A, 5)

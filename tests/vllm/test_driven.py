@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 # A run of a few dozen requests in which many are preempted.
 SHORT = ("workload.requests=60", "check.require=[]")
 GROUPS = 'pool.groups=["full", "sliding:16:64", "chunked:16:64"]'
+_steps: dict = {}
 
 
 @pytest.fixture
@@ -30,10 +31,22 @@ def ask(vllm_tree):
     return run
 
 
+@pytest.fixture
+def steps(ask):
+    """A function of a version and a policy: what driven_steps.py tells of it, asked once a version for all of them."""
+
+    def told(version, policy):
+        if version not in _steps:
+            _steps[version] = ask("driven_steps.py", version, "all")
+        return _steps[version][policy]
+
+    return told
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_preempted_in_the_step_that_scheduled_it(ask, version):
+def test_preempted_in_the_step_that_scheduled_it(steps, version):
     """A's positions 96 to 112 are in the prefix map and nothing has computed them; A starts behind them."""
-    told = ask("driven_steps.py", version, "priority")
+    told = steps(version, "priority")
     assert (told["left"], told["crashed"]) == (0, "")
     faulty = next(number for number, step in enumerate(told["steps"]) if step["preempted"])
     assert told["steps"][faulty] == {"computes": {"B": [32, 33]}, "preempted": ["A"]}
@@ -52,17 +65,17 @@ def test_preempted_in_the_step_that_scheduled_it(ask, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_first_come_first_served_takes_its_victim_from_the_end(ask, version):
+def test_first_come_first_served_takes_its_victim_from_the_end(steps, version):
     """The same requests: the last of those that run loses its slots, and has none of this step."""
-    told = ask("driven_steps.py", version, "fcfs")
+    told = steps(version, "fcfs")
     assert [step["preempted"] for step in told["steps"] if step["preempted"]] == [["B"]]
     assert (told["findings"], told["left"], told["crashed"]) == ([], 0, "")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_preemption_that_is_rolled_back_is_clean(ask, version):
+def test_a_preemption_that_is_rolled_back_is_clean(steps, version):
     """The twin: the same steps up to there, and A starts where its computed tokens end."""
-    told = ask("driven_steps.py", version, "rolled-back")
+    told = steps(version, "rolled-back")
     faulty = next(number for number, step in enumerate(told["steps"]) if step["preempted"])
     again = next(step for step in told["steps"][faulty:] if "A" in step["computes"])
     assert again["computes"]["A"] == [96, 120]
