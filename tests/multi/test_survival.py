@@ -27,7 +27,7 @@ SMALL = (
     f"layout.tp_size={RANKS}",
     f"layout.dp_size={RANKS}",
     "check.require=[]",
-    "workload.requests=2000",
+    "workload.requests=300",
 )
 
 
@@ -75,7 +75,8 @@ def test_a_stopped_rank_is_named_within_its_deadline(tmp_path: Path) -> None:
             stopped_s.append(time.monotonic())
 
     deadlines = ("deadlines.exchange_s=2", "deadlines.loss_s=3", "deadlines.stall_s=10000")
-    document = verdict_of(tmp_path / "run", ENTRY, stop_once, *deadlines)
+    long = "workload.requests=2000"  # it is at work when it is stopped
+    document = verdict_of(tmp_path / "run", ENTRY, stop_once, *deadlines, long)
     assert (document["verdict"], EXIT_CODES[document["verdict"]]) == ("unknown", 3)
     assert [rank["status"] for rank in ranks_of(document)] == ["finished", "lost", "finished"]
     assert any("rank 1 lost: no sign of life for 3 s" in reason for reason in document["reasons"])
