@@ -6,6 +6,7 @@ installed.
 """
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,15 @@ def _tree(version: str) -> Path:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (kvstress[vllm])")
     target = f"vllm=={version}"
-    if version != FETCHED and target not in {kept.record.target for kept in list_targets()}:
+    if version != FETCHED and target not in _kept():
         pytest.skip(f"not in the cache of targets: kvstress target add {target}")
     try:
         return resolve(target)
     except TargetUnavailable as error:
         pytest.skip(str(error))
+
+
+@cache
+def _kept() -> set[str]:
+    """The targets in the cache, asked once: the list measures every tree, which takes seconds."""
+    return {kept.record.target for kept in list_targets()}
