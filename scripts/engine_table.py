@@ -1,9 +1,10 @@
-"""Which rules are watched on which engine: the table of the README, from what short runs say themselves.
+"""Which rules are watched on which engine, and what short runs of it reached: the README's tables, from what runs say.
 
     python scripts/engine_table.py
 
-Each engine serves a few requests of a config by `kvstress run ... --json`; its `rules_watched` is what the table has. A
-release that is not in the cache is fetched. Exit 3: one can't be had here.
+Each engine serves some hundred requests of a config by `kvstress run ... --json`, once as it is and, where it moves
+pages to a store, once with transfers that fail. `rules_watched` makes the first table, `coverage.reached` the second.
+A release that is not in the cache is fetched. Exit 3: one can't be had here.
 """
 
 from __future__ import annotations
@@ -12,67 +13,102 @@ import json
 import subprocess
 import sys
 import tempfile
+from typing import NamedTuple
 
 from stress.check.rules import RULE_IDS
 from stress.target import TargetUnavailable, add_target
 
-# Title -> config, arm, target, and what else is set.
+
+class Run(NamedTuple):
+    """A config on one arm, as a table's column has it."""
+
+    config: str
+    arm: str
+    target: str
+
+
 ENGINES = {
-    "reference": ("seed", "patched", "reference", ()),
-    "its ring": ("ring", "reference", "reference", ()),
-    "SGLang 0.5.23": ("smoke", "patched", "sglang==0.5.23", ()),
-    "vLLM 0.33.0": ("vllm-offload", "new", "vllm==0.33.0", ()),
-    "its scheduler": ("vllm-priority", "v0330", "vllm-scheduler==0.33.0", ()),
-    "LMCache 0.5.6": ("lmcache", "lmcache", "lmcache==0.5.6", ()),
+    "reference": Run("smoke", "patched", "reference"),
+    "its ring": Run("ring", "reference", "reference"),
+    "SGLang 0.5.23": Run("smoke", "patched", "sglang==0.5.23"),
+    "vLLM 0.33.0": Run("vllm-offload", "new", "vllm==0.33.0"),
+    "its scheduler": Run("vllm-priority", "v0330", "vllm-scheduler==0.33.0"),
+    "LMCache 0.5.6": Run("lmcache", "lmcache", "lmcache==0.5.6"),
 }
-SHORT = ("workload.requests=8", "layout.tp_size=1", "layout.dp_size=1", "check.require=[]")
+# What is printed -> the mark that says that a run has done it.
+FEATURES = {
+    "prompts in chunks that cross a page's edge": "chunk_crossed_page",
+    "drafts, whose rejected tail is given back": "spec_tail_returned",
+    "a window that moves on and gives pages back": "swa_released_out_of_window",
+    "cached prefixes evicted": "full_evicted",
+    "their window part evicted alone": "swa_evicted",
+    "a cached prefix forked inside a node": "node_split",
+    "requests preempted and served again": "retracted",
+    "requests cancelled": "cancelled",
+    "loads from a store": "load_back",
+    "loads that bring no window part": "linker_loaded_without_swa",
+    "a window part that comes back under a lock": "tombstone_recovered",
+    "stores": "offloaded",
+    "loads that fail": "load_failed",
+    "stores that fail": "offload_failed",
+}
+SHORT = ("workload.requests=400", "layout.tp_size=1", "layout.dp_size=1", "check.require=[]")
+FAILING = 'linker.faults=[{kind="failed", after=3}]'
 
 
-def watched(config: str, arm: str, target: str, overrides: tuple[str, ...]) -> list[str]:
-    """The rules that a short run of the arm watched."""
+def said(run: Run, *overrides: str) -> dict:
+    """The verdict of a short run."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "stress",
-            "run",
-            config,
-            "--arm",
-            arm,
+        command = [sys.executable, "-m", "stress", "run", run.config, "--arm", run.arm, "--json"]
+        command += [
             "--launcher",
-            "local",
-            "--json",
+            "inline" if run.target == "reference" else "local",
+            "--out",
+            f"{folder}/run",
         ]
-        command += ["--out", f"{folder}/run"]
-        for override in (f"arms.{arm}.target={target}", *SHORT, *overrides):
+        for override in (f"arms.{run.arm}.target={run.target}", *SHORT, *overrides):
             command += ["--set", override]
         done = subprocess.run(command, capture_output=True, text=True)
     try:
-        return json.loads(done.stdout)["arms"][arm]["rules_watched"]
-    except (ValueError, KeyError) as error:
+        return json.loads(done.stdout)
+    except ValueError as error:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}") from error
 
 
-def table() -> list[str]:
-    """The lines, rule by rule; what an engine can't show has an empty cell."""
-    by_engine = {}
-    for title, (config, arm, target, overrides) in ENGINES.items():
-        if target != "reference":
-            add_target(target)
-        by_engine[title] = set(watched(config, arm, target, overrides))
-    lines = [f"| rule | {' | '.join(by_engine)} |", f"|-{'|-' * len(by_engine)}|"]
-    for rule in RULE_IDS:
-        cells = ["yes" if rule in rules else "" for rules in by_engine.values()]
-        lines.append(f"| {rule} | {' | '.join(cells)} |")
+def of_engine(run: Run) -> tuple[set[str], set[str]]:
+    """The rules that its runs watched, and the marks that they reached."""
+    verdict = said(run)
+    rules, marks = set(verdict["arms"][run.arm]["rules_watched"]), set(verdict["coverage"]["reached"])
+    if "load_back" in marks:
+        marks |= set(said(run, FAILING)["coverage"]["reached"])
+    return rules, marks
+
+
+def lines_of(title: str, engines: list[str], rows: dict[str, list[bool]]) -> list[str]:
+    """A table, a row each; what does not hold is an empty cell."""
+    lines = [f"| {title} | {' | '.join(engines)} |", f"|-{'|-' * len(engines)}|"]
+    for row, cells in rows.items():
+        lines.append(f"| {row} | {' | '.join('yes' if cell else '' for cell in cells)} |")
     return lines
 
 
 def main() -> int:
+    engines = list(ENGINES)
+    rules, marks = [], []
     try:
-        print("\n".join(table()))
+        for run in ENGINES.values():
+            if run.target != "reference":
+                add_target(run.target)
+            of_rules, of_marks = of_engine(run)
+            rules.append(of_rules)
+            marks.append(of_marks)
     except TargetUnavailable as error:
         print(f"engine_table: {error}", file=sys.stderr)
         return 3
+    watched = {rule: [rule in some for some in rules] for rule in RULE_IDS}
+    reached = {feature: [mark in some for some in marks] for feature, mark in FEATURES.items()}
+    print("\n".join(lines_of("rule", engines, watched)), end="\n\n")
+    print("\n".join(lines_of("reached by a short run", engines, reached)))
     return 0
 
 
