@@ -107,6 +107,24 @@ class Linker(_Table):
     faults: list[LinkerFault] = []
     host_pages: int = 0  # of an engine that offloads to its host: pages there; 0: twice the pool
     stores_wait: bool = True  # there: for the forward pass that is under way
+    # of a target whose own scheduler decides: workers that each tell it the end of a copy, and what it does with a
+    # request whose load has failed: it ends it, or computes what did not come
+    workers: int = 1
+    on_failed_load: Literal["fail", "recompute"] = "fail"
+
+
+class Injections(_Table):
+    """What goes wrong between a target's own scheduler and the workers that copy its pages: shares of the loads, or of
+    the stores, drawn from the seed."""
+
+    late_loads: float = 0.0  # end late
+    late_stores: float = 0.0
+    twice_loads: float = 0.0  # a worker tells the end a second time
+    twice_stores: float = 0.0
+    lost_loads: float = 0.0  # and never
+    lost_stores: float = 0.0
+    failed_loads: float = 0.0  # do not bring all pages of a request
+    steps_late: int = 8  # at most, by so many steps' time: what is late, and what is told again
 
 
 class Check(_Table):
@@ -174,6 +192,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload = Workload()
     serving: Serving = Serving()
     linker: Linker = Linker()
+    injections: Injections = Injections()
     check: Check = Check()
     record: Record = Record()
     deadlines: Deadlines = Deadlines()

@@ -68,6 +68,7 @@ class Operator:
         self.loads_due_us = engine.loads_due_us
         self.failed_loads = engine.failed_loads
         self.landed = engine.landed
+        self.transfer_of = getattr(engine, "transfer_of", None)  # of an engine that schedules by itself
 
     @property
     def now_us(self) -> int:

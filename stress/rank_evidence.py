@@ -13,6 +13,7 @@ import traceback
 
 from stress.check.coverage import Coverage
 from stress.check.shadow import Ledger
+from stress.engine.scheduling import schedules
 from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
 from stress.rank_parts import RankParts
@@ -108,8 +109,10 @@ class RankEvidence:
 
     def tell_clock(self, probe: Probe, state: ServingState) -> None:
         """How work goes on, for the rules of progress."""
-        due_us = self.parts.engine.pending_us()
-        overdue_us = 0 if due_us is None else max(0, state.now_us - due_us)
+        engine = self.parts.engine
+        due_us = engine.pending_us()
+        never_us = engine.never_told_us() if schedules(engine) else None
+        overdue_us = max([0, *(state.now_us - us for us in (due_us, never_us) if us is not None)])
         probe.clock(len(state.waiting), state.oldest_wait_us(), state.running, due_us is not None, overdue_us)
 
     def heartbeat(self, operator: Operator, state: ServingState) -> None:

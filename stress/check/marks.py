@@ -10,6 +10,13 @@ MARKS = (
     "chunk_crossed_page",  # one prefill chunk went over a page's edge
     "spec_tail_returned",  # whole pages reserved for drafts came back at the end
     "cancelled",
+    # of an engine that schedules by itself: clients left requests in that state
+    "aborted_waiting",
+    "aborted_loading",  # waiting for a load
+    "aborted_prefill",
+    "aborted_decode",
+    "aborted_preempted",
+    "aborted_storing",  # with pages that were being stored
     "offloaded",  # new pages reached the external store
     "load_failed",  # a load did not bring all its pages (linker.faults)
     "offload_failed",

@@ -2,8 +2,9 @@
 
 Such an engine is handed requests and told what the forward pass did; whom it admits, gives slots, or preempts is its
 own affair. Of `stress.engine.contract` it has open, close, abort, poll, drain, and everything that may be read. Its
-`abort` takes a request in any state: waiting, running, or preempted. A step is schedule, commit, update, in this order;
-between commit and update requests may be aborted, as clients leave while a pass runs.
+`abort` takes a request in any state: waiting, for a load too, running, or preempted. A step is schedule, commit,
+update, in this order; between commit and update requests may be aborted, as clients leave while a pass runs. That
+transfers have ended it is told in an update, which may then come without rows; `pending_us` says when.
 """
 
 from __future__ import annotations
@@ -53,10 +54,20 @@ class SchedulingEngine(Protocol):
         """(rid, accepted): the pass has run, and so many positions from the row's start hold tokens that stay."""
 
     def update(self, rows: list[tuple[int, int]]) -> tuple[int, ...]:
-        """(rid, sampled) for the rows of the step that samples or does not (0); returns those that have finished.
+        """(rid, sampled) for the rows of the step that samples or does not (0); returns those that have ended: at their
+        length, or because the engine gives up what it could not load.
 
         Requests that were aborted since are left out.
         """
+
+    def transfer_of(self, rid: int) -> str:
+        """load: the request waits for a load of its pages; store: pages of it are being stored; "": neither."""
+
+    def never_told_us(self) -> int | None:
+        """When the first of those transfers was due whose end is never told; None: there is none."""
+
+    def take_let_go(self) -> list[int]:
+        """Requests that were aborted, kept their pages for a transfer, and have given them back since the last call."""
 
 
 def schedules(engine: object) -> bool:

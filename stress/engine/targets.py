@@ -45,10 +45,12 @@ def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, fa
     return build_vllm(config, arm, tree, device, warm, rank)
 
 
-def _vllm_scheduler(config, arm, tree: Path, *_: object) -> Engine:
+def _vllm_scheduler(
+    config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog
+) -> Engine:
     from stress.engine.vllm.driven_build import build_driven
 
-    return build_driven(config, tree)
+    return build_driven(config, tree, rank)
 
 
 def _lmcache(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog) -> Engine:

@@ -47,7 +47,7 @@ class StepWatch:
         if kind is Kind.UPDATE:
             ended = list(answer[1:])
             self._started.difference_update(ended)
-            return ended
+            return ended + self._engine.take_let_go()
         preempted, rows = scheduled_in(answer)
         self._started.difference_update(preempted)
         requests.admitted(tuple((rid, 0) for rid, _, _ in rows))
@@ -101,7 +101,10 @@ class StepWatch:
                 watch.take_cause()
                 for group, pages in self._of_operation().pop(rid, ()):
                     watch.tell(_WITHDRAWN, watch.source.name, pages, None, "free", table=group)
-                return inner(request, *args, **kwargs)
+                let_go = inner(request, *args, **kwargs)
+                # It may get the same pages again in this operation, and then has them anew.
+                self._requests.tell_tables(((rid, 0),))
+                return let_go
 
         return call
 

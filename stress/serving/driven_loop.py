@@ -2,8 +2,8 @@
 
 A turn is one step of the engine: schedule, the pass (virtual time goes by), commit, what was sampled. Nothing is
 skipped, for whether anybody needs anything is the engine's to know. Requests are the engine's from their arrival on;
-`waiting` and `decoding` of the state say which of them run. Clients leave where a server's can: in the queue, between
-two steps, while their pass runs, and every second one whose request is preempted.
+`waiting` and `decoding` of the state say which of them run. Transfers end in an update; where nothing
+is to run one is made for them alone, also when no request is left. When clients leave: stress.serving.leaving.
 """
 
 from __future__ import annotations
@@ -12,15 +12,9 @@ from itertools import islice
 
 from stress.engine.scheduling import Row, Step
 from stress.serving.acceptance import Acceptance
+from stress.serving.leaving import Leaving
 from stress.serving.priority import Priorities
-from stress.serving.request import (
-    CANCEL_DECODE,
-    CANCEL_NONE,
-    CANCEL_PREFILL,
-    CANCEL_QUEUE,
-    CANCEL_RESULTS,
-    LiveRequest,
-)
+from stress.serving.request import LiveRequest
 from stress.serving.state import ServingState
 from stress.step_plan import Mode
 
@@ -32,6 +26,7 @@ class DrivenLoop:
         self.state = state
         self.acceptance = acceptance
         self.priorities = priorities
+        self.leaving = Leaving(state)
         self._live: dict[int, LiveRequest] = {}
 
     def run_until(self, boundary_us: int) -> bool:
@@ -46,14 +41,14 @@ class DrivenLoop:
         state = self.state
         while state.now_us < boundary_us:
             self._take_arrivals()
-            state.poll()
-            if self._live:
+            due_us, next_us = state.engine.pending_us(), state.arrivals.next_us()
+            if self._live or (due_us is not None and due_us <= state.now_us):
                 self._step(idle_us_max)
                 continue
-            next_us = state.arrivals.next_us()
-            if next_us is None:
+            coming = [us for us in (due_us, next_us) if us is not None]
+            if not coming:
                 return True
-            state.set_now(max(state.now_us, min(next_us, idle_us_max)))
+            state.set_now(max(state.now_us, min(*coming, idle_us_max)))
         return False
 
     def _take_arrivals(self) -> None:
@@ -63,7 +58,7 @@ class DrivenLoop:
         for request in list(islice(state.waiting, known, None)):
             self._live[request.rid] = request
             state.engine.submit(request.rid, self.priorities.of(request.rid))
-            if request.plan.cancel == CANCEL_QUEUE and not request.rid % 2:
+            if self.leaving.at_arrival(request):
                 self._leave(request)
 
     # A step
@@ -73,7 +68,8 @@ class DrivenLoop:
         step = state.engine.schedule()
         self._take_places(step)
         if not step.rows and not state.decoding:
-            self._nothing_runs(step, idle_us_max)
+            if not self._tell_ends():
+                self._nothing_runs(step, idle_us_max)
             return
         prefill = sum(row.tokens for row in step.rows if self._prefills(row))
         mode = Mode.EXTEND if prefill else Mode.DECODE
@@ -81,7 +77,25 @@ class DrivenLoop:
         state.set_now(state.now_us + state.timing.prefill_us(prefill))
         if step.rows:
             self._results(step.rows)
-        self._between_steps()
+        else:
+            self._tell_ends()
+        for request in self.leaving.between_steps():
+            self._leave(request)
+
+    def _tell_ends(self) -> bool:
+        """Nothing is to be computed: whether an update was due for transfers alone."""
+        due_us = self.state.engine.pending_us()
+        if due_us is None or due_us > self.state.now_us:
+            return False
+        self._update([])
+        return True
+
+    def _update(self, rows: list[tuple[int, int]]) -> None:
+        """What was sampled; who has ended by that, or by what could not be loaded for it."""
+        for rid in self.state.engine.update(rows):
+            request = self._live[rid]
+            self._forget(request)
+            self.state.end(request, "cancelled" if request.left_to_produce else "finished")
 
     def _take_places(self, step: Step) -> None:
         """Who runs now, and who has to come again."""
@@ -100,16 +114,19 @@ class DrivenLoop:
             request.position = 0
             request.waiting_since_us = state.now_us
             state.waiting.appendleft(request)
-            if request.plan.cancel in (CANCEL_PREFILL, CANCEL_DECODE) and rid % 2:
+            if self.leaving.when_preempted(request):
                 self._leave(request)
 
     def _nothing_runs(self, step: Step, idle_us_max: int) -> None:
         """A request that has just been preempted with nobody beside it, or one that is refused an idle rank, will
         never get on; unless a transfer holds pages. The next step may admit what waits behind it."""
         state = self.state
-        due_us = state.engine.pending_us()
+        due_us, next_us = state.engine.pending_us(), state.arrivals.next_us()
         if due_us is not None:
-            state.set_now(max(state.now_us + 1, min(due_us, idle_us_max)))
+            soonest_us = due_us if next_us is None else min(due_us, next_us)
+            state.set_now(max(state.now_us + 1, min(soonest_us, idle_us_max)))
+        elif (lost := self._waits_in_vain()) is not None:
+            self._give_up(lost, "waits for a load whose end nobody has told")
         elif len(step.preempted) == 1 and step.preempted[0] in self._live:
             request = self._live[step.preempted[0]]
             self._give_up(request, f"has no room to decode beyond {request.known} tokens on an idle rank")
@@ -118,6 +135,11 @@ class DrivenLoop:
             self._give_up(request, f"with {request.known} tokens is not scheduled on an idle rank")
         else:
             state.set_now(state.now_us + state.timing.step_us)
+
+    def _waits_in_vain(self) -> LiveRequest | None:
+        """The first that waits for a load, where no transfer's end is told any more."""
+        of = self.state.engine.transfer_of
+        return next((one for one in self.state.waiting if of and of(one.rid) == "load"), None)
 
     def _give_up(self, request: LiveRequest, why: str) -> None:
         self.state.engine.abort(request.rid)
@@ -141,13 +163,12 @@ class DrivenLoop:
                 state.marks["chunk_crossed_page"] += 1
         state.engine.commit(written)
         for rid, tokens in sampled:
-            if self._leaves_in_results(self._live[rid], tokens):
+            if self.leaving.in_results(self._live[rid], tokens):
                 self._leave(self._live[rid])
         staying = [(rid, tokens) for rid, tokens in sampled if rid in self._live]
         for rid, tokens in staying:
             self._live[rid].produced += tokens
-        for rid in state.engine.update(staying):
-            self._finish(self._live[rid])
+        self._update(staying)
 
     def _sampled(self, row: Row) -> int:
         """Tokens that the row's pass yields: as many drafts are accepted as the plan says, if it has so many."""
@@ -168,37 +189,12 @@ class DrivenLoop:
         request.synced += 1
         return request.tokens_after(request.synced) - before
 
-    # Clients that leave
-
-    def _leaves_in_results(self, request: LiveRequest, tokens: int) -> bool:
-        plan = request.plan
-        if plan.cancel == CANCEL_QUEUE:
-            return True  # the other half, as soon as anything was computed for it
-        produced = request.produced + tokens
-        return (
-            plan.cancel == CANCEL_RESULTS
-            and tokens > 0
-            and produced >= min(plan.cancel_tokens, plan.output_tokens)
-        )
-
-    def _between_steps(self) -> None:
-        for request in list(self.state.decoding.values()):
-            plan = request.plan
-            if plan.cancel == CANCEL_NONE:
-                continue
-            prefilled = request.position >= min(plan.cancel_tokens, plan.prompt_tokens)
-            # A client leaves before the end at the latest.
-            decoded = request.produced >= max(1, min(plan.cancel_tokens, plan.output_tokens - 1))
-            if (plan.cancel == CANCEL_PREFILL and prefilled) or (plan.cancel == CANCEL_DECODE and decoded):
-                self._leave(request)
+    # Requests that are no more
 
     def _leave(self, request: LiveRequest) -> None:
+        self.state.marks[self.leaving.mark(request)] += 1
         self._forget(request)
         self.state.abort(request)
-
-    def _finish(self, request: LiveRequest) -> None:
-        self._forget(request)
-        self.state.end(request, "finished")
 
     def _forget(self, request: LiveRequest) -> None:
         del self._live[request.rid]

@@ -29,6 +29,7 @@ class Scripted:
 
     page_size = 4
     now_us = 0
+    transfer_of = None
 
     def __init__(self, preempts=None, refuses=(), drafts=0):
         self.preempts, self.refuses, self.drafts = preempts or {}, refuses, drafts
@@ -80,9 +81,6 @@ class Scripted:
     def abort(self, rid):
         self.said.append((self.steps, "abort", rid, self.computed[rid]))
         del self.known[rid]
-
-    def poll(self):
-        return 0
 
     def pending_us(self):
         return None

@@ -43,7 +43,7 @@ class Bench:
     def __init__(self):
         self.manager = Manager()
         self.groups = (Group("full", 4), Group("wide", 8))
-        self.changed, self.running_now, self.told = [], [], []
+        self.changed, self.running_now, self.told, self.let_go = [], [], [], []
         shape = PoolShape("blocks", 12, 4, 0)
         self.ledger = Ledger((shape,), (), 2, None, OBSERVED)
         self.ledger.listen(self.hear, PROMISES | {EventKind.HOLD})
@@ -68,6 +68,9 @@ class Bench:
 
     def running(self):
         return self.running_now
+
+    def take_let_go(self):
+        return self.let_go
 
     def begin(self):
         self.number += 1

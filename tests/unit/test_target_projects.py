@@ -169,6 +169,6 @@ def test_an_engine_is_built_by_its_project_and_mode(tmp_path, monkeypatch, targe
     told = {"device": "cpu", "warm": None, "rank": 3, "faults": FaultLog(("F25",))}
     built = build_engine("config", arm, "cpu", None, str(tree), told["faults"], rank=3)
     if given is None:
-        assert built == ("config", tree)
+        assert built == ("config", tree, told["rank"])
     else:
         assert built == ("config", arm, tree, *(told[name] for name in given))

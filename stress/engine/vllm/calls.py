@@ -159,6 +159,11 @@ class Calls:
         blocks = self._tables[group].req_to_blocks.get(request_id, ())
         return [block.block_id for block in blocks[first:end]]
 
+    def pages_of(self, request_id: str) -> set[int]:
+        """Block ids of all tables of a request, without the null block."""
+        null = self.pool.null_block.block_id
+        return {page for group in self._tables for page in self.table(request_id, group)} - {null}
+
     def computed_tables(self, request: Any) -> tuple[list[int], ...]:
         """By group, the blocks of a request that ends; newer releases leave out those beyond what is computed."""
         manager, rid = self.manager, request.request_id

@@ -2,12 +2,13 @@
 
 The verbs are those of `stress.engine.scheduling`. One step is under way at a time, as without asynchronous scheduling.
 The scheduler counts tokens as computed when it schedules them; `committed` counts them when the pass has run. Which
-token is sampled is the plan's; drafts are zeros, for only how many of them are accepted matters to its memory.
+token is sampled is the plan's; drafts are zeros, for only how many of them are accepted matters to its memory. With a
+connector a step's answer has what its workers tell. A request that is aborted while it waits for a load keeps its
+blocks until the load has ended: it is `leaving` until then.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from stress.check.event import PoolShape
@@ -16,6 +17,8 @@ from stress.engine.scheduling import Row, Step
 from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.features import accepted
 from stress.engine.vllm.readings import NEVER, Readings
+from stress.engine.vllm.step_names import name_steps
+from stress.engine.vllm.transfers import Transfers
 
 _REJECTED = -1  # a draft that stands for none
 # What the scheduler asks of sampling parameters: nothing ends a request before its length does.
@@ -41,16 +44,17 @@ class Submitted:
 
 
 class DrivenEngine(Readings):
-    """`scheduler`: the tree's; `calls` has its KV-cache manager."""
+    """`scheduler`: the tree's; `calls` has its KV-cache manager. `transfers`: of its connector; None: it has none."""
 
     schedules = True
-    offload = None
     marks_exempt = Readings.marks_exempt - {"retracted"}
 
-    def __init__(self, calls: Calls, scheduler: Any) -> None:
+    def __init__(self, calls: Calls, scheduler: Any, transfers: Transfers | None = None) -> None:
         self.now_us = 0
         self.calls = calls
         self.scheduler = scheduler
+        self.transfers = transfers
+        self.offload = None if transfers is None else transfers.workers
         self.page_size = calls.page_size
         self.groups = calls.groups
         self.pools = (PoolShape("blocks", len(calls.pool.blocks) - 1, calls.page_size, 0),)
@@ -60,8 +64,13 @@ class DrivenEngine(Readings):
         self._running: dict[int, Submitted] = {}
         self._loading: dict[int, Submitted] = {}
         self._submitted: dict[int, Submitted] = {}
+        self._leaving: dict[int, Submitted] = {}
+        self._let_go: list[int] = []
         self._output: Any = None  # of the step that is under way
-        _tell_steps(calls, scheduler)
+        if transfers is not None:
+            self.observes = self.observes | {"transfers"}
+            self.marks_exempt = self.marks_exempt - {"load_back", "offloaded", "load_failed"}
+        name_steps(calls, scheduler)
 
     # Requests
 
@@ -90,8 +99,11 @@ class DrivenEngine(Readings):
         self._forget(rid)
 
     def _forget(self, rid: int) -> None:
-        del self._submitted[rid]
+        submitted = self._submitted.pop(rid)
         self._running.pop(rid, None)
+        self._loading.pop(rid, None)
+        if str(rid) in self.scheduler.requests:
+            self._leaving[rid] = submitted
 
     # A step
 
@@ -109,6 +121,11 @@ class DrivenEngine(Readings):
         for row in rows:
             self._running[row.rid] = self._submitted[row.rid]
             self._running[row.rid].computed = row.start
+            self._loading.pop(row.rid, None)
+        if self.transfers is not None:
+            loading = self.transfers.begin(output, self.now_us)
+            self._loading.update((rid, self._submitted[rid]) for rid in loading)
+            self.changed += loading
         return Step(rows, preempted)
 
     def _row(self, rid: int, tokens: int, drafts: list[int]) -> Row:
@@ -124,15 +141,22 @@ class DrivenEngine(Readings):
 
     def update(self, rows: list[tuple[int, int]]) -> tuple[int, ...]:
         output, self._output = self._output, None
-        self.scheduler.update_from_output(output, self._sampled(output, dict(rows)))
-        finished = tuple(rid for rid, _ in rows if str(rid) not in self.scheduler.requests)
+        copied = None if self.transfers is None else self.transfers.answer(self.now_us)
+        self.scheduler.update_from_output(output, self._sampled(output, dict(rows), copied))
+        finished = [rid for rid, _ in rows if str(rid) not in self.scheduler.requests]
+        # Whose load has failed, where that ends a request.
+        finished += sorted(rid for rid, one in self._loading.items() if one.request.is_finished())
         for rid in finished:
             self._forget(rid)
+        for rid in [rid for rid in self._leaving if str(rid) not in self.scheduler.requests]:
+            del self._leaving[rid]
+            self._let_go.append(rid)
         self._draft([rid for rid, sampled in rows if sampled and rid in self._running])
-        return finished
+        return tuple(finished)
 
-    def _sampled(self, output: Any, sampled: dict[int, int]) -> Any:
-        """The model runner's answer for all rows of the step; aborted ones are passed over by the scheduler."""
+    def _sampled(self, output: Any, sampled: dict[int, int], copied: Any) -> Any:
+        """The model runner's answer for all rows of the step; aborted ones are passed over by the scheduler. `copied`:
+        what the connector's workers tell."""
         names = list(output.num_scheduled_tokens)
         tokens = [self._tokens(int(name), sampled.get(int(name), 0)) for name in names]
         kind = self.calls.tree.outputs.ModelRunnerOutput
@@ -143,6 +167,7 @@ class DrivenEngine(Readings):
             "logprobs": None,
             "prompt_logprobs_dict": {},
             "pooler_output": [],
+            "kv_connector_output": copied,
         }
         return kind(**accepted(kind, **wanted))
 
@@ -167,13 +192,45 @@ class DrivenEngine(Readings):
     def drain(self) -> None:
         self.scheduler.reset_prefix_cache()
 
+    # Transfers
+
+    def pending_us(self) -> int | None:
+        return None if self.transfers is None else self.transfers.pending_us(self.now_us)
+
+    def never_told_us(self) -> int | None:
+        return None if self.offload is None else self.offload.never_told_us()
+
+    def transfer_of(self, rid: int) -> str:
+        return "" if self.transfers is None else self.transfers.of(rid)
+
+    def take_let_go(self) -> list[int]:
+        taken, self._let_go = self._let_go, []
+        return taken
+
+    def kept_of(self, rid: int) -> tuple[int, int, int]:
+        return (0, 0, 0) if rid in self._leaving else (0, 0, int(self.calls.keeps(str(rid))))
+
+    def leftover(self) -> tuple[int, int, int, int, int]:
+        *others, requests = super().leftover()
+        return (*others, requests + len(self._leaving))
+
+    def marks(self) -> dict[str, int]:
+        if self.offload is None:
+            return {}
+        ended = self.offload.ended
+        return {
+            "load_back": ended["load"],
+            "offloaded": ended["offload"],
+            "load_failed": ended["failed"],
+        }
+
+    def linker(self) -> Any:
+        return self.offload
+
     # What there is none of
 
     def poll(self) -> int:
         return 0
-
-    def pending_us(self) -> int | None:
-        return None
 
     def loads_due_us(self) -> int:
         return 0
@@ -181,31 +238,5 @@ class DrivenEngine(Readings):
     def failed_loads(self) -> list[tuple[int, int]]:
         return []
 
-    def linker(self) -> None:
-        return None
-
     def next_window_eviction(self, rid: int) -> int:
         return NEVER
-
-
-def _tell_steps(calls: Calls, scheduler: Any) -> None:
-    """What of a schedule is going on: `calls.step` says it while a method runs."""
-    manager = calls.manager
-    for owner, name, step in (
-        (manager, "get_computed_blocks", "match"),
-        (manager, "allocate_slots", "slots"),
-        (scheduler, "_preempt_request", "preemption"),
-    ):
-        setattr(owner, name, _in_step(calls, step, getattr(owner, name)))
-
-
-def _in_step(calls: Calls, step: str, inner: Any) -> Any:
-    @functools.wraps(inner)
-    def call(*args, **kwargs):
-        before, calls.step = calls.step, step
-        try:
-            return inner(*args, **kwargs)
-        finally:
-            calls.step = before
-
-    return call

@@ -44,9 +44,29 @@ class TextOnly:
         return False
 
 
-def scheduler_settings(serving, *, blocks: int, block_size: int, max_tokens: int) -> Settings:
+def connector_settings(linker, *, host_pages: int, page_bytes: int) -> Settings:
+    """What the connector of the CPU offload is built with, its scheduler side. `linker`: the [linker] table."""
+    return Settings(
+        kv_connector="SimpleCPUOffloadConnector",
+        kv_role="kv_both",
+        is_kv_producer=True,
+        is_kv_consumer=True,
+        is_kv_transfer_instance=True,
+        engine_id="kvstress",
+        kv_load_failure_policy=linker.on_failed_load,
+        kv_connector_extra_config={
+            "cpu_bytes_to_use": host_pages * page_bytes * linker.workers,
+            "cpu_bytes_to_use_per_rank": host_pages * page_bytes,
+        },
+    )
+
+
+def scheduler_settings(
+    serving, *, blocks: int, block_size: int, max_tokens: int, connector: Settings | None, workers: int
+) -> Settings:
     """`serving`: the [serving] table. `blocks`: of the pool, the null block among them. `max_tokens`: of the longest
-    request. Speculative tokens come without a draft model that would need slots of its own."""
+    request. `connector`: None: there is none. `workers`: that tell it of copies. Speculative tokens come without a
+    draft model that would need slots of its own."""
     drafts = max(0, serving.draft_tokens - 1)  # one slot of a step is the target's own token
     return Settings(
         scheduler_config=Settings(
@@ -76,7 +96,10 @@ def scheduler_settings(serving, *, blocks: int, block_size: int, max_tokens: int
             data_parallel_size=1,
             data_parallel_index=0,
             data_parallel_rank=0,
+            world_size=workers,
+            tensor_parallel_size=workers,
         ),
+        kv_transfer_config=connector,
         observability_config=Settings(per_request_spec_decode_metrics="none"),
         ec_manager_config=Settings(get_encoder_cache_manager_obj=lambda: None),
         aux_output_config=Settings(),

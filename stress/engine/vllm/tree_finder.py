@@ -29,15 +29,18 @@ TREE_MODULES = (
     "vllm.v1.utils",
     "vllm.multimodal.utils",
     "vllm.distributed.kv_events",
+    "vllm.distributed.kv_transfer.kv_connector.base",
+    "vllm.distributed.kv_transfer.kv_connector.factory",
     "vllm.distributed.kv_transfer.kv_connector.utils",
-    "vllm.distributed.kv_transfer.kv_connector.v1.base",
+    "vllm.distributed.kv_transfer.kv_connector.v1",
     "vllm.envs",
     "vllm.utils",
     "vllm.version",
     "vllm._version",
 )
-# Below a prefix of TREE_MODULES, but of a worker or of a server's network.
+# Below a prefix of TREE_MODULES, but of a worker, of a server's network or of its metrics.
 LEFT_OUT = (
+    "vllm.distributed.kv_transfer.kv_connector.v1.metrics",
     "vllm.v1.simple_kv_offload.worker",
     "vllm.v1.simple_kv_offload.copy_backend",
     "vllm.v1.simple_kv_offload.cuda_mem_ops",

@@ -38,6 +38,7 @@ _OPTIONAL_MODULES = {
 _SCHEDULER_MODULES = {
     "scheduler": "vllm.v1.core.sched.scheduler",
     "outputs": "vllm.v1.outputs",
+    "connector_utils": "vllm.distributed.kv_transfer.kv_connector.utils",
 }
 
 
@@ -71,6 +72,8 @@ class VllmTree:
     """vllm.v1.core.sched.scheduler, where it was asked for"""
     outputs: ModuleType | None
     """vllm.v1.outputs, of which a scheduler is given a step's result; where it was asked for"""
+    connector_utils: ModuleType | None
+    """What joins the answers of several workers; where the scheduler was asked for"""
 
 
 _loaded: VllmTree | None = None
