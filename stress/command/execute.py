@@ -119,9 +119,11 @@ def _divergence(document: dict[str, Any], arms: list[str], run_dir: Path) -> dic
 def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
     """The folder of each arm that names a real engine, fetched where it is not there yet.
 
-    Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees.
+    Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees, or a tree has no road
+    for what is to be injected.
     """
     from stress.engine.sglang.tree_source import refuse_unfit
+    from stress.engine.vllm.tree_source import refuse_unfit_run
     from stress.target.name import parse_target
     from stress.target.store import resolve
 
@@ -133,6 +135,8 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
             root = resolve(name)
             if target.project == "sglang":
                 refuse_unfit(root, target)
+            elif target.mode == "scheduler":
+                refuse_unfit_run(root, target, config)
             trees[arm] = str(root)
     if launcher == "inline" and len(set(trees.values())) > 1:
         raise ConfigError(

@@ -164,3 +164,25 @@ def test_what_a_request_starts_with_is_told_in_its_first_step_and_again_after_a_
     bench.steps.after(Kind.SCHEDULE, (1, 7, 9, 4, 1))
     bench.steps.after(Kind.SCHEDULE, (0, 7, 4, 4))
     assert bench.steps.take_found() == {7: 4}
+
+
+def test_a_table_that_is_let_go_is_told_at_once_for_it_may_be_had_again_as_it_was():
+    """As a request whose load has failed: it has the same pages at the end of the operation, and has them anew."""
+    bench = Bench()
+    bench.begin()
+    bench.manager.allocate_slots(request(7), 8)
+    bench.running_now = [7]
+    bench.steps.after(Kind.SCHEDULE, (0, 7, 0, 8))
+    bench.begin()
+    had = bench.manager.tables[7]
+    bench.manager.free(request(7))
+    bench.manager.tables[7] = had
+    bench.steps.after(Kind.SCHEDULE, (0, 7, 0, 8))
+    assert [told[3] for told in bench.told if told[:3] == ("hold", 7, "full")] == [[], [1, 2]]
+
+
+def test_who_has_let_go_late_has_ended_with_an_update():
+    bench = Bench()
+    bench.let_go = [4]
+    assert bench.steps.after(Kind.SCHEDULE, (0, 7, 0, 4)) == []
+    assert bench.steps.after(Kind.UPDATE, (12, 7)) == [7, 4]

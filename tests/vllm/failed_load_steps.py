@@ -3,10 +3,10 @@
     python tests/vllm/failed_load_steps.py ROOT [failed | well | released]
 
 ROOT: the folder of a vLLM tree. 10 blocks of 16 tokens, one group of full attention. A, of 97 tokens, is computed and
-stored in the host's memory; the prefix cache is emptied, and B comes with the same prompt: 6 blocks of it are loaded. In
-`failed` none of them comes; in `well` all do; `released` is `failed` where the scheduler forgets, as the blocks of the
-failed load go back, that they were B's way to its end. Prints one JSON document: `steps` of B that computed something,
-as [start, end]; `waits`: steps in which nothing was scheduled since its load has ended; `free` blocks at the end.
+stored in the host's memory; the prefix cache is emptied, and B comes with the same prompt: 6 blocks of it are loaded.
+In `failed` none of them comes; in `well` all do; `released` is `failed` where a request that loses all its blocks no
+longer reserves those that it has still to compute. Prints one JSON document: `steps` of B that computed something, as
+[start, end]; `waits`: steps since in which nothing was scheduled; `free`: blocks at the end.
 """
 
 import json
@@ -48,7 +48,9 @@ def build(root: str, how: str) -> tuple[Operator, Ledger]:
     engine = build_driven(config, Path(root))
     if how != "well":
         fails = {(B, 0)}  # its first load, from the first block on
-        engine.offload._injections.failed_from = lambda rid, loads, pages: 0 if (rid, loads) in fails else None
+        engine.offload._injections.failed_from = lambda rid, loads, pages: (
+            0 if (rid, loads) in fails else None
+        )
         engine.offload._injections.told_by_request = lambda rid, loads: False
     if how == "released":
         release(engine)

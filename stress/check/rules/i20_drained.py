@@ -22,7 +22,9 @@ class Drained(Rule):
         for name, pool in shadow.pools.items():
             on_loan = pool.on_loan[pool.first : pool.end]
             if on_loan.any():
-                self._report_lent(name, pool.first + np.flatnonzero(on_loan), report)
+                pages = pool.first + np.flatnonzero(on_loan)
+                moving = np.count_nonzero(shadow.transfers.of(name).busy[pages])
+                self._report_lent(name, pages, moving, report)
         for owner, table in shadow.tables.items():
             report(_held(event.pool, request_of(owner), table))
         left = {what: count for what, count in zip(_LEFTOVER, event.pages.tolist(), strict=True) if count}
@@ -32,13 +34,11 @@ class Drained(Rule):
                 Violation("I20", event.pool, -1, sum(left.values()), lambda: f"left after the drain: {text}")
             )
 
-    def _report_lent(self, name: str, pages: np.ndarray, report: Report) -> None:
+    def _report_lent(self, name: str, pages: np.ndarray, moving: int, report: Report) -> None:
         page, count = int(pages[0]), len(pages)
-        report(
-            Violation(
-                "I20", name, page, count, lambda: f"{count} pages on loan after the drain, first {page}"
-            )
-        )
+        held = f"; transfers that have not ended hold {moving} of them" if moving else ""
+        text = f"{count} pages on loan after the drain, first {page}{held}"
+        report(Violation("I20", name, page, count, lambda: text))
 
 
 def _held(pool: str, rid: int, table: np.ndarray) -> Violation:

@@ -39,8 +39,8 @@ def build_driven(config, root: Path, rank: int = 0) -> DrivenEngine:
         raise ValueError(f"{root}: vllm {tree.version} has groups of one block size; give pool.groups one")
     serving, blocks = config.serving, config.pool.full_pages + config.pool.swa_pages + 1
     cache = cache_config(tree, groups, blocks)
-    if config.linker.enabled:
-        _refuse_unfit(config, tree, where, len(groups))
+    if config.linker.enabled and not tree.features.simple_offload:
+        raise ValueError(f"{where} has no CPU offload; set linker.enabled=false, or use 0.20 or later")
     settings = scheduler_settings(
         serving,
         blocks=blocks,
@@ -62,16 +62,6 @@ def build_driven(config, root: Path, rank: int = 0) -> DrivenEngine:
     scheduler = kind(**accepted(kind, **wanted))
     calls = Calls(tree, scheduler.kv_cache_manager, groups, config.pool.page_size, serving.chunk_tokens)
     return DrivenEngine(calls, scheduler, _transfers(config, calls, scheduler, rank))
-
-
-def _refuse_unfit(config, tree: VllmTree, where: str, groups: int) -> None:
-    if not tree.features.simple_offload:
-        raise ValueError(f"{where} has no CPU offload; set linker.enabled=false, or use 0.20 or later")
-    if config.injections.failed_loads and groups > 1 and not _told_by_request(tree):
-        raise ValueError(
-            f"{where} is told of a failed load by its pages, which it takes with one group of layers alone; give "
-            "pool.groups one, or set injections.failed_loads=0"
-        )
 
 
 def _told_by_request(tree: VllmTree) -> bool:
