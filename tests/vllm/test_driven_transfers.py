@@ -32,7 +32,12 @@ CASES = {
     "unordered": ("linker.stores_wait=false",),
 }
 # One group, for 0.20.2 has two faults with more of them; forks share pages while they are written.
-SHORT = ("workload.requests=60", 'pool.groups=["full"]', "serving.max_running=12", "workload.fork_rate=0.5")
+SHORT = (
+    *("seed=1", "workload.requests=60", "workload.concurrency=20", "workload.fork_rate=0.5"),
+    *('pool.groups=["full"]', "pool.full_pages=54", "serving.max_running=12"),
+)
+# Of the configuration itself, besides failed loads.
+OTHERS = tuple(f"injections.{name}=0.2" for name in ("late_loads", "late_stores", "twice_stores"))
 _told: dict = {}
 
 
@@ -161,6 +166,24 @@ def test_a_request_whose_load_has_failed_waits_for_its_own_reservation(ask, vers
     assert (run["steps"], run["waits"], run["findings"]) == ([[96, 97], [97, 98]], 0, [])
 
 
+def test_the_configuration_finds_it_by_itself(ask):
+    """Request 10 is in the way of 11, whose load has ended."""
+    cases = {
+        "one": [
+            "linker.on_failed_load=recompute",
+            "injections.failed_loads=0.1",
+            *OTHERS,
+            "workload.requests=60",
+        ]
+    }
+    run = ask("transfers_run.py", "0.33.0", "0.33.0", json.dumps(cases))["one"]
+    assert run["error"] == [
+        203,
+        "RequestStuck",
+        "request 10 with 585 tokens is not scheduled on an idle rank",
+    ]
+
+
 def test_a_run_with_injections_is_the_same_again(ask):
     given = [*SHORT, *CASES["late"], "linker.workers=2"]
     cases = json.dumps({"one": given, "other": [*given, "seed=2"]})
@@ -170,9 +193,9 @@ def test_a_run_with_injections_is_the_same_again(ask):
 
 
 def test_the_configuration_is_clean_and_reaches_every_state(ask):
-    shares = {"late_loads": 0.2, "late_stores": 0.2, "twice_stores": 0.2, "failed_loads": 0.1}
-    cases = {"whole": [f"injections.{name}={share}" for name, share in shares.items()]}
+    cases = {"whole": ["injections.failed_loads=0.1", *OTHERS]}
     run = ask("transfers_run.py", "0.33.0", "0.33.0", json.dumps(cases))["whole"]
     assert (run["status"], run["errors"], run["findings"]) == ("finished", 0, {})
+    assert run["ended"] == run["started"] == 400
     states = ("waiting", "loading", "prefill", "decode", "preempted", "storing")
     assert all(run["marks"].get(f"aborted_{state}") for state in states)
