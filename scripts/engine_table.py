@@ -18,7 +18,6 @@ from typing import NamedTuple
 from stress.check.rules import RULE_IDS
 from stress.target import TargetUnavailable, add_target
 
-
 FAILING = 'linker.faults=[{kind="failed", after=3}]'
 
 
