@@ -9,26 +9,40 @@ from collections.abc import Iterator
 
 from stress.config_schema import Arm, Config
 from stress.fault_catalogue import FAULTS
+from stress.fault_forms import facts_of
 from stress.fault_name import parse_faults
-from stress.target.name import TargetError, parse_target
+from stress.target.name import TargetError, mode_of, parse_target
 from stress.target.project import PROJECTS
 
 
 def broken_faults(config: Config, name: str, arm: Arm, project: str) -> Iterator[str]:
-    """A named fault is in the reference, or in the client of a release's pool; in no tree. `arm.fault` parses."""
+    """A named fault is in the reference, in the client of a release's pool, or around a release's own objects where
+    our loop calls them; in no tree. `arm.fault` parses."""
     for fault, ranks in parse_faults(arm.fault).chosen:
-        home = FAULTS[fault].project
-        if home != project:
-            whose = "the reference" if home == "reference" else f"a client of {home}"
+        if facts_of(fault, project) is None:
+            home = FAULTS[fault].project
             yield (
-                f"arms.{name}.fault: {fault} is a fault of {whose} and the target is {arm.target}; "
+                f"arms.{name}.fault: {fault} is a fault of {whose(fault)} and the target is {arm.target}; "
                 f"{_cure(home, project)}"
+            )
+        elif mode := mode_of(arm.target):
+            yield (
+                f"arms.{name}.fault: {fault} acts where our own loop decides, and {arm.target} is driven by its "
+                f"{mode}; name one such as {project}=={PROJECTS[project].example} as the target"
             )
         if ranks is not None and max(ranks) >= config.layout.tp_size:
             yield (
                 f"arms.{name}.fault: {fault}@{max(ranks)}: the ranks are 0 to {config.layout.tp_size - 1} "
                 "(layout.tp_size)"
             )
+
+
+def whose(fault: str) -> str:
+    """Whose fault it is in the first place, in words."""
+    home = FAULTS[fault].project
+    if home == "reference":
+        return "the reference"
+    return f"a client of {home}" if PROJECTS[home].pool_only else home
 
 
 def _cure(home: str, project: str) -> str:

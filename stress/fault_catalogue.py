@@ -15,8 +15,8 @@ class FaultFacts(NamedTuple):
 
     `config`: the base configuration whose workload reaches it by itself. `loaded`: whether it has a form on a
     loaded pool. `one_rank`: whether a rank alone can have it. `needs`: what of the base it needs otherwise, as --set
-    takes it; its twin gets the same. `project`: whose arms can have it: the reference's, or a release's, where it is in
-    the client of the release's own pool.
+    takes it; its twin gets the same. `project`: whose arms can have it: the reference's, or a release's. What it is
+    on another project's, where it means something there: stress.fault_forms.
     """
 
     title: str
@@ -169,5 +169,26 @@ FAULTS: dict[str, FaultFacts] = {
         "lmcache",
         ("I3",),
         project="lmcache",
+    ),
+    "F26": FaultFacts(
+        "one batched release names a block twice, and it goes on the free queue twice",
+        ("vllm#42571",),
+        "vllm-small",
+        ("I3",),
+        project="vllm",
+    ),
+    "F27": FaultFacts(
+        "new blocks are taken before another group's hit is: one block is in the tables of two groups",
+        ("vllm#33775",),
+        "vllm-small",
+        ("I2",),
+        project="vllm",
+    ),
+    "F28": FaultFacts(
+        "slots that are taken back in the step that gave them leave their keys in the prefix map",
+        ("vllm#57580", "vllm#43569"),
+        "vllm-small",
+        ("I17",),
+        project="vllm",
     ),
 }

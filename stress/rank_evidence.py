@@ -162,6 +162,7 @@ class RankEvidence:
             faults_reached=dict(faults.reached),
             marks_exempt=sorted(engine.marks_exempt),
             rules_watched=ledger.rules_watched if probe else [],
+            pool_pages=[shape.pages for shape in engine.pools],
             checker_crashed=ledger.crashed,
             rows_skipped=plan.rows_skipped,
             message="stopped at its first finding" if self.status == "stopped" else "",

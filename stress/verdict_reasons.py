@@ -12,8 +12,10 @@ import re
 from stress.arm_layout import arm_ranks
 from stress.config_schema import Config
 from stress.fault_catalogue import FAULTS
+from stress.fault_forms import facts_of
 from stress.fault_name import parse_faults
 from stress.result import RankResult
+from stress.target.name import project_of
 from stress.verdict_marks import missing_marks
 from stress.verdict_rank import seconds
 
@@ -122,7 +124,9 @@ def _idle_faults(config: Config, arm: str, ranks: list[RankResult]) -> list[str]
     if not idle:
         return []
     of = f"fault {idle[0]}" if len(idle) == 1 else f"faults {', '.join(idle)}"
-    bases = [base for base in dict.fromkeys(FAULTS[fault].config for fault in idle) if base != config.name]
+    project = project_of(config.arms.record(arm).target)
+    facts = [facts_of(fault, project) or FAULTS[fault] for fault in idle]
+    bases = [base for base in dict.fromkeys(one.config for one in facts) if base != config.name]
     elsewhere = f", and config {' or '.join(bases)} does" if bases else ""
     return [
         f"the trigger of {of} was never reached: this workload does not come to it; more requests or another "

@@ -52,7 +52,8 @@ class EventKind(str, Enum):
     CLOCK = "clock"
     ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
     # pool, rid, pages, token = place of the first one in the request's table: a running request's forward pass reads
-    # these source pages in its window. A pool that an edge leads to: each of them must have a peer there
+    # these source pages in its window. A pool that an edge leads to: each of them must have a peer there.
+    # method = "whole": the last of the pages too is read to its end
     READ = "read"
     # pool, rid, pages, peers = which page of the request each is to hold, counted from its start: what a forward pass
     # wrote into memory that the request's row owns, and what its last position then reads there
@@ -64,6 +65,10 @@ class EventKind(str, Enum):
     # will not, because the request has lost its slots. Of pools where a prefix is published before it is computed
     PROMISED = "promised"
     WITHDRAWN = "withdrawn"
+    # pool, rid, pages, table: are found by a key from here on; token = 1: are still, by that of what was in them before
+    # they were lent. FORGOTTEN: are not found any more, though nobody has got them since
+    PUBLISHED = "published"
+    FORGOTTEN = "forgotten"
     # edge, rid, pages: source pages of the request's published prefix, or of the whole cache, that it says have a peer
     LIVE = "live"
     # pool, pages, method = who holds it, token = which lock: pages that one lock took, or gave up, which an unlock does
@@ -106,6 +111,8 @@ ALL_OBSERVATIONS = frozenset(
         # pages are shared by count; they are objects that carry it; an admitted request's table is its prefix, in
         # whole pages
         *("references", "page_objects", "whole_prefix"),
+        # which pages are found by a key, from when on
+        "publications",
         *("lookups", "collectives", "decisions"),
     }
 )

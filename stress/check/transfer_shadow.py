@@ -80,6 +80,11 @@ class TransferShadow:
         of = self._pages[pool]
         return int(of.ended_by[page]) if of.ended_in[page] == of.lent_by[page] else 0
 
+    def to_be_loaded(self, pool: str) -> np.ndarray:
+        """Pages that loads under way have still to bring."""
+        loads = [one.pages for one in self.open.values() if one.kind == "load" and one.pool == pool]
+        return np.concatenate(loads) if loads else np.empty(0, dtype=np.int64)
+
     def write(self, event: Event, pages: np.ndarray) -> None:
         of = self._pages[event.pool]
         of.written_in[pages] = of.lent_by[pages]

@@ -23,7 +23,7 @@ def build_engine(
     rank: int = 0,
 ) -> Engine:
     """The engine of one rank. `config`, `arm`: stress.config records; `tree`: the folder that holds the package;
-    `faults`: what is wrong with it, in the reference and in the client of a pool alone; `rank`: by which its transfers
+    `faults`: what is wrong with it, where it can have named faults; `rank`: by which its transfers
     fail (linker.faults)."""
     if tree is None:
         from stress.engine.reference import build_reference
@@ -42,7 +42,7 @@ def _sglang(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, 
 def _vllm(config, arm, tree: Path, device: str, warm: Warm | None, rank: int, faults: FaultLog) -> Engine:
     from stress.engine.vllm.build import build_vllm
 
-    return build_vllm(config, arm, tree, device, warm, rank)
+    return build_vllm(config, arm, tree, device, warm, rank, faults)
 
 
 def _vllm_scheduler(

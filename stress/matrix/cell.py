@@ -44,7 +44,7 @@ def run_cell(config: Config, arm: str, tree: str | None = None) -> Cell:
     """Runs all ranks of one arm to their end. `tree`: the folder of its real engine."""
     recorded: dict[int, list[Operation]] = {rank: [] for rank in range(config.layout.ranks)}
     results = drive(config, arm, lambda rank: _keep_operations(recorded[rank]), tree)
-    fired = [one for result in results for one in _fired(config, result, recorded[result.rank])]
+    fired = [one for result in results for one in _fired(result, recorded[result.rank])]
     reached: dict[str, dict[int, int]] = {}
     marks: dict[str, int] = {}
     for result in results:
@@ -84,7 +84,7 @@ def _keep_operations(kept: list[Operation]):
     return emit
 
 
-def _fired(config: Config, result: RankResult, operations: list[Operation]) -> list[Fired]:
+def _fired(result: RankResult, operations: list[Operation]) -> list[Fired]:
     fired: dict[str, Fired] = {}
     for finding in result.kept:
         known = fired.get(finding.rule)
@@ -98,7 +98,6 @@ def _fired(config: Config, result: RankResult, operations: list[Operation]) -> l
         fired["error"] = Fired("error", operation, operation, result.rank)
     last = operations[-1] if operations else None
     if last is not None and last.kind is Kind.DRAIN and last.answer is not None:
-        sizes = (config.pool.full_pages, config.pool.swa_pages)
-        if last.answer != sizes:
+        if last.answer != tuple(result.pool_pages):
             fired["drain"] = Fired("drain", last.number, last.number, result.rank)
     return list(fired.values())

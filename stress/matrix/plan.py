@@ -16,20 +16,23 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from stress.fault_catalogue import FAULTS
-from stress.matrix.base import ARM, POOL_STATES, base_config
+from stress.matrix.base import POOL_STATES, base_config
 from stress.matrix.cell import Cell, run_cell
 from stress.matrix.row import make_row
 from stress.matrix.rule_off import Trial, by_rule, trial_document, trials_of
+from stress.matrix.subject import REFERENCE, Subject
 
 INTERRUPTED = "was interrupted"
 KILLED = "lost a process, killed from outside or for want of memory: run it again, or a --fault at a time"
 
 
-def rows_of(faults: list[str]) -> list[tuple[str, str]]:
+def rows_of(faults: list[str], subject: Subject = REFERENCE) -> list[tuple[str, str]]:
     """(fault, pool state) in the order of the table."""
     return [
-        (fault, state) for fault in faults for state in POOL_STATES if state == "idle" or FAULTS[fault].loaded
+        (fault, state)
+        for fault in faults
+        for state in POOL_STATES
+        if state == "idle" or subject.facts(fault).loaded
     ]
 
 
@@ -38,6 +41,7 @@ def make_matrix(
     on_row: Callable[[dict[str, Any]], None] = lambda _row: None,
     each_rule_off: bool = False,
     on_trial: Callable[[Trial, dict[str, Any], int], None] = lambda _trial, _document, _total: None,
+    subject: Subject = REFERENCE,
 ) -> dict[str, Any]:
     """The document of the matrix. `on_row` gets each row as soon as it and those before it are there.
 
@@ -49,11 +53,11 @@ def make_matrix(
     tried: list[tuple[Trial, dict[str, Any]]] = []
     try:
         with _processes() as pool:
-            for row in _run(pool, faults):
+            for row in _run(pool, faults, subject):
                 rows.append(row)  # first, for an interruption may come while it is told
                 on_row(row)
             trials = trials_of(rows) if each_rule_off else []
-            for trial, trial_row in _try(pool, trials):
+            for trial, trial_row in _try(pool, trials, subject):
                 tried.append((trial, trial_row))
                 on_trial(trial, trial_row, len(trials))
     except KeyboardInterrupt:
@@ -91,38 +95,40 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run(pool: ProcessPoolExecutor, faults: list[str]) -> Iterator[dict[str, Any]]:
-    rows = rows_of(faults)
+def _run(pool: ProcessPoolExecutor, faults: list[str], subject: Subject) -> Iterator[dict[str, Any]]:
+    rows, facts = rows_of(faults, subject), {fault: subject.facts(fault) for fault in faults}
     twins: dict[tuple[str, str, tuple[str, ...]], Future[Cell]] = {}
     cells: dict[tuple[str, str], Future[Cell]] = {}
     for fault, state in rows:
-        base, needs = FAULTS[fault].config, FAULTS[fault].needs
+        base, needs = facts[fault].config, facts[fault].needs
         if (base, state, needs) not in twins:
             watched = [
-                other for other in faults if (FAULTS[other].config, FAULTS[other].needs) == (base, needs)
+                other for other in faults if (facts[other].config, facts[other].needs) == (base, needs)
             ]
             dry = f"dry:{'+'.join(watched)}"
-            twins[base, state, needs] = pool.submit(_cell, base, state, dry, needs)
-        cells[fault, state] = pool.submit(_cell, base, state, fault, needs)
+            twins[base, state, needs] = pool.submit(_cell, base, state, dry, needs, subject)
+        cells[fault, state] = pool.submit(_cell, base, state, fault, needs, subject)
     for fault, state in rows:
-        twin = twins[FAULTS[fault].config, state, FAULTS[fault].needs].result()
-        yield make_row(fault, state, cells.pop((fault, state)).result(), twin)
+        twin = twins[facts[fault].config, state, facts[fault].needs].result()
+        yield make_row(fault, state, cells.pop((fault, state)).result(), twin, subject)
 
 
-def _try(pool: ProcessPoolExecutor, trials: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
+def _try(
+    pool: ProcessPoolExecutor, trials: list[Trial], subject: Subject
+) -> Iterator[tuple[Trial, dict[str, Any]]]:
     documents = []
     for trial in trials:
-        facts = FAULTS[trial.fault]
+        facts = subject.facts(trial.fault)
         needs = (*facts.needs, *trial.overrides)
-        documents.append(pool.submit(_trial, facts.config, needs, trial))
+        documents.append(pool.submit(_trial, facts.config, needs, trial, subject))
     for trial, document in zip(trials, documents, strict=True):
         yield trial, document.result()
 
 
-def _cell(base: str, state: str, fault: str, needs: tuple[str, ...]) -> Cell:
-    return run_cell(base_config(base, state, fault, needs), ARM)
+def _cell(base: str, state: str, fault: str, needs: tuple[str, ...], subject: Subject) -> Cell:
+    return run_cell(base_config(base, state, fault, needs, subject), subject.project, subject.tree)
 
 
-def _trial(base: str, needs: tuple[str, ...], trial: Trial) -> dict[str, Any]:
+def _trial(base: str, needs: tuple[str, ...], trial: Trial, subject: Subject) -> dict[str, Any]:
     """Its document, made where it was run: the operations of so many rows need not travel."""
-    return trial_document(trial, _cell(base, trial.pool_state, trial.fault, needs))
+    return trial_document(trial, _cell(base, trial.pool_state, trial.fault, needs, subject), subject)

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from stress.fault_catalogue import FAULTS
+from stress.fault_catalogue import FaultFacts
 from stress.matrix.cell import Cell, Fired, parted_from
+from stress.matrix.subject import REFERENCE, Subject
 from stress.verdict_reasons import sorted_rules
 
 
-def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, Any]:
+def make_row(
+    fault: str, pool_state: str, cell: Cell, twin: Cell, subject: Subject = REFERENCE
+) -> dict[str, Any]:
     """The row's document."""
-    facts = FAULTS[fault]
+    facts = subject.facts(fault)
     fired = list(cell.fired)
     digest = parted_from(twin, cell)
     if digest is not None:
         fired.append(digest)
     acted = cell.reached.get(fault, {})
     expected = [one for one in fired if one.detector in facts.rules]
-    in_time = fired_in_time(fault, cell)
+    in_time = fired_in_time(fault, cell, facts)
     holding = [one for one in expected if one in in_time]
     rules = [one for one in fired if one.detector.startswith("I")]
     first = min(rules, key=lambda one: (one.operation, one.noticed, int(one.detector[1:])), default=None)
@@ -49,9 +52,11 @@ def make_row(fault: str, pool_state: str, cell: Cell, twin: Cell) -> dict[str, A
     }
 
 
-def fired_in_time(fault: str, cell: Cell) -> list[Fired]:
-    """What fired at the operation at which the fault first acted on its rank, or later if it can't before."""
-    late, acted = FAULTS[fault].late, cell.reached.get(fault, {})
+def fired_in_time(fault: str, cell: Cell, facts: FaultFacts | None = None) -> list[Fired]:
+    """What fired at the operation at which the fault first acted on its rank, or later if it can't before. `facts`:
+    the fault's on its engine; None: on the reference."""
+    late = (facts or REFERENCE.facts(fault)).late
+    acted = cell.reached.get(fault, {})
     return [one for one in cell.fired if _in_time(one, acted.get(one.rank), one.detector in late)]
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stress.check.rules import RULE_IDS
-from stress.fault_catalogue import FAULTS
 from stress.matrix.cell import Cell
 from stress.matrix.row import fired_in_time
+from stress.matrix.subject import REFERENCE, Subject
 from stress.verdict_reasons import sorted_rules
 
 
@@ -39,10 +39,12 @@ def trials_of(rows: list[dict[str, Any]]) -> list[Trial]:
     ]
 
 
-def trial_document(trial: Trial, cell: Cell) -> dict[str, Any]:
+def trial_document(trial: Trial, cell: Cell, subject: Subject = REFERENCE) -> dict[str, Any]:
     """`expected`: the catalogue names the rule for this fault. `in_time`: which rules still fired where it acted."""
-    facts = FAULTS[trial.fault]
-    in_time = {one.detector for one in fired_in_time(trial.fault, cell) if one.detector.startswith("I")}
+    facts = subject.facts(trial.fault)
+    in_time = {
+        one.detector for one in fired_in_time(trial.fault, cell, facts) if one.detector.startswith("I")
+    }
     return {
         "fault": trial.fault,
         "pool_state": trial.pool_state,

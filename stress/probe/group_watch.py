@@ -78,7 +78,8 @@ class GroupWatch:
                 first, last = group.reads_from(tokens) // group.page_size, -(-tokens // group.page_size)
                 if first < last:
                     pages = np.array(self._engine.group_table(rid, group.name, first, last), dtype=np.int64)
-                    self._tell_of(rid, _READ, pages, group.name, first)
+                    whole = "" if tokens % group.page_size else "whole"
+                    self._tell_of(rid, _READ, pages, group.name, first, whole)
 
     def tell_refused(self, rows: Rows) -> None:
         """What was needed in all groups, a page a row more than the slots, and what could be had."""
@@ -88,10 +89,16 @@ class GroupWatch:
         self._watch.tell(EventKind.REFUSED, self._watch.source.name, told, None, "extend")
 
     def _tell_of(
-        self, rid: int, kind: EventKind, pages: np.ndarray | list[int], group: str, token: int = -1
+        self,
+        rid: int,
+        kind: EventKind,
+        pages: np.ndarray | list[int],
+        group: str,
+        token: int = -1,
+        method: str = "",
     ) -> None:
         watch = self._watch
         cause = watch.cause
         watch.cause = Cause(cause.operation, cause.kind, rid, cause.step)
-        watch.tell(kind, watch.source.name, pages, None, "", token=token, table=group)
+        watch.tell(kind, watch.source.name, pages, None, method, token=token, table=group)
         watch.cause = cause

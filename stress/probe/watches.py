@@ -19,6 +19,7 @@ from stress.probe.key_watch import KeyWatch
 from stress.probe.linker_watch import LinkerWatch
 from stress.probe.object_watch import ObjectWatch
 from stress.probe.offload_watch import OffloadWatch
+from stress.probe.publish_watch import PublishWatch
 from stress.probe.request_watch import RequestWatch
 from stress.probe.row_watch import RowWatch
 from stress.probe.step_watch import StepWatch
@@ -55,6 +56,8 @@ def watches_of(engine: Engine, ledger: Ledger, content: str, bytes_per_token: in
     if content != "off" and "content" in seen:
         told = {"every_slot": content == "full", "bytes_per_token": bytes_per_token, "closely": closely}
         stamps = GroupContent(engine, watch, **told) if counted else Content(engine, watch, linker, **told)
+    if "publications" in seen:
+        PublishWatch(engine.allocators().block_pool, tuple(group.name for group in engine.groups), watch)
     if moves is not None and counted:
         OffloadWatch(moves, watch, stamps)
     steps = StepWatch(engine, watch, requests, stamps) if schedules(engine) else None

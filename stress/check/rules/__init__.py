@@ -26,6 +26,8 @@ from stress.check.rules.i16_content import Content
 from stress.check.rules.i17_agreed import Agreed
 from stress.check.rules.i17_found import Found
 from stress.check.rules.i17_given_back import GivenBack
+from stress.check.rules.i17_published import Published
+from stress.check.rules.i17_read import Read
 from stress.check.rules.i17_written import Written
 from stress.check.rules.i18_alike import Alike
 from stress.check.rules.i19_collectives import Collectives
@@ -59,6 +61,8 @@ RULES: tuple[type[Rule], ...] = (
     Content,
     Written,
     Found,
+    Read,
+    Published,
     GivenBack,
     Agreed,
     Alike,

@@ -1,8 +1,9 @@
 """I9: what a forward pass reads of a request's window is lent, mapped, and still what the request was given.
 
 Positions [max(pos - window, swa_from), pos) of a running request, at each forward pass. A page of them that has come
-back and was lent again is somebody else's, although the row still names it. Blame goes to the operation that took the
-page or its peer away: the pass only reads what is left (sglang#22470, #29860: a frontier one page too far).
+back and was lent again is somebody else's, although the row still names it; a hole is nobody's. Blame goes to the
+operation that took the page or its peer away: the pass only reads what is left (sglang#22470, #29860: a frontier one page
+too far).
 Level 1. Two or three gathers on the window's pages, some 6 us a request and forward pass that is told.
 """
 
@@ -62,6 +63,10 @@ class Window(Rule):
     def _what_happened(
         self, page: int, since: int, source, edge: EdgeShadow | None, shadow: Shadow
     ) -> tuple[str, Cause | None]:
+        if page == source.null:
+            cause = shadow.causes[since] if since < len(shadow.causes) else None
+            when = f" since operation {cause.operation}" if cause is not None else ""
+            return f"where its table has a hole{when}", cause
         if source.lent_by[page] > since:
             cause = shadow.causes[source.lent_by[page]]
             return f"which was lent again in operation {cause.operation}", cause

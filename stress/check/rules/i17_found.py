@@ -60,6 +60,7 @@ class Found(Rule):
         self._reported.update(new)
         page, lent = new[0][1], shadow.causes[new[0][2]]
         gone = shadow.causes[shadow.promises.withdrawal(event.pool, page)]
+        short = shadow.causes[shadow.transfers.end_of_load(event.pool, page)]
         found = event.kind is EventKind.HIT
 
         def message() -> str:
@@ -68,7 +69,9 @@ class Found(Rule):
             why = f"since it was lent in operation {lent.operation} ({blame(lent)})"
             if gone.operation:
                 why = f"because its request lost its slots in the same step, operation {gone.operation} ({blame(gone)})"
+            elif short.operation:
+                why = f"and its load ended without it in operation {short.operation} ({blame(short)})"
             return f"{who} page {page}{where}, but nothing has written it {why}{such_pages(len(new))}"
 
-        cause = gone if gone.operation else lent
+        cause = next((one for one in (gone, short) if one.operation), lent)
         report(Violation("I17", event.pool, page, len(new), message, cause if found else None))

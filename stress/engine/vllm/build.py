@@ -10,20 +10,26 @@ import math
 from pathlib import Path
 from typing import Any
 
+from allocator.faults.log import NO_FAULTS, FaultLog, with_faults
 from stress.engine.contract import Warm
 from stress.engine.groups import Group
 from stress.engine.vllm.calls import Calls
 from stress.engine.vllm.engine import VllmEngine
+from stress.engine.vllm.faults import CALLS_FAULTS, ENGINE_FAULTS, OFFLOAD_FAULTS
 from stress.engine.vllm.features import accepted
 from stress.engine.vllm.offload import Offload
 from stress.engine.vllm.tree_import import VllmTree, load_tree
 from stress.pool_groups import groups_of
+from stress.serving.ballast import ROWS as BALLAST_ROWS
 
 HOST_POOLS = 2  # the host holds so many times the pool's blocks where nothing else is said
 
 
-def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: int = 0) -> VllmEngine:
-    """`config`: stress.config.Config. Raises ValueError for what this engine can't be, one line with the cure."""
+def build_vllm(
+    config, arm, root: Path, device: str, warm: Warm | None, rank: int = 0, faults: FaultLog = NO_FAULTS
+) -> VllmEngine:
+    """`config`: stress.config.Config; `faults`: what is wrong with it. Raises ValueError for what this engine can't be,
+    one line with the cure."""
     tree = load_tree(root)
     groups = groups_of(config.pool)
     if len({group.page_size for group in groups}) > 1 and not tree.features.mixed_block_sizes:
@@ -32,18 +38,20 @@ def build_vllm(config, arm, root: Path, device: str, warm: Warm | None, rank: in
     cache = cache_config(tree, groups, blocks)
     tokens = blocks * max(group.page_size for group in groups)
     manager = _manager(tree, cache, groups, tokens, config.serving.chunk_tokens)
-    calls = Calls(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens)
-    offload = _offload(calls, cache, config.linker, f"{root}: vllm {tree.version}")
-    return VllmEngine(calls, offload, max_rows=config.serving.max_running)
+    built = with_faults(Calls, CALLS_FAULTS, faults)
+    calls = built(tree, manager, groups, config.pool.page_size, config.serving.chunk_tokens)
+    offload = _offload(calls, cache, config.linker, f"{root}: vllm {tree.version}", faults)
+    max_rows = config.serving.max_running + (BALLAST_ROWS if config.workload.ballast else 0)
+    return with_faults(VllmEngine, ENGINE_FAULTS, faults)(calls, offload, max_rows=max_rows)
 
 
-def _offload(calls: Calls, cache: Any, linker, tree: str) -> Offload | None:
+def _offload(calls: Calls, cache: Any, linker, tree: str, faults: FaultLog) -> Offload | None:
     if not linker.enabled:
         return None
     if not calls.tree.features.simple_offload:
         raise ValueError(f"{tree} has no CPU offload; set linker.enabled=false, or use 0.20 or later")
     host_pages = linker.host_pages or HOST_POOLS * cache.num_blocks
-    return Offload(
+    return with_faults(Offload, OFFLOAD_FAULTS, faults)(
         calls,
         cache,
         host_pages=host_pages,

@@ -173,13 +173,16 @@ class Calls:
 
     def pages_short(self, request_id: str, upto: int) -> int:
         """Blocks of all groups that slots up to position `upto` need besides those that are there."""
-        return sum(
-            max(
-                0,
-                -(-upto // group.page_size) - len(self._tables[group.name].req_to_blocks.get(request_id, ())),
-            )
-            for group in self.groups
-        )
+        return sum(self.pages_short_in(request_id, group, upto) for group in self.groups)
+
+    def pages_short_in(self, request_id: str, group: Group, upto: int) -> int:
+        """Of these, the blocks of one group."""
+        table = self._tables[group.name].req_to_blocks.get(request_id, ())
+        return max(0, -(-upto // group.page_size) - len(table))
+
+    def manager_of(self, group: str) -> Any:
+        """The tree's manager of one group's tables."""
+        return self._tables[group]
 
     def keeps(self, request_id: str) -> bool:
         """Whether any group has blocks under the request's name."""

@@ -40,6 +40,7 @@ class VllmEngine(Admissions, Readings):
         self.changed: list[int] = []
         self._scheduled: dict[Any, int] = {}  # tokens of each request in the schedule at hand
         self._passed = False  # a pass has written since a schedule was last complete
+        self.observes = self.observes | {"publications"}
         if offload is not None:
             self.observes = self.observes | {"transfers"}
             self.marks_exempt = self.marks_exempt - {"load_back", "offloaded"}

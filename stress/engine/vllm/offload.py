@@ -173,11 +173,19 @@ class Offload:
         ended = []
         while self._copies and self._copies[0].due_us <= now_us:
             copy = self._copies.popleft()
-            self.on_end(copy)
+            self.on_end(self.came(copy))
             self._connector.update_connector_output(self._worker_output(copy))
             self._ended[copy.kind] += 1
             ended.append(copy)
         return ended
+
+    def came(self, copy: Copy) -> Copy:
+        """What has come of a copy that has ended, for who watches, before the connector is told."""
+        return copy
+
+    def stores_under_way(self) -> list[Copy]:
+        """Stores whose end the connector has not been told."""
+        return [copy for copy in (*self._copies, *self._behind_pass) if copy.kind == "offload"]
 
     def _worker_output(self, copy: Copy) -> SimpleNamespace:
         stored = None
