@@ -97,7 +97,6 @@ def _fired(result: RankResult, operations: list[Operation]) -> list[Fired]:
         operation = result.first_error.operation
         fired["error"] = Fired("error", operation, operation, result.rank)
     last = operations[-1] if operations else None
-    if last is not None and last.kind is Kind.DRAIN and last.answer is not None:
-        if last.answer != tuple(result.pool_pages):
-            fired["drain"] = Fired("drain", last.number, last.number, result.rank)
+    if last is not None and last.kind is Kind.DRAIN and last.answer not in (None, tuple(result.pool_pages)):
+        fired["drain"] = Fired("drain", last.number, last.number, result.rank)
     return list(fired.values())

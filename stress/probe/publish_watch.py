@@ -1,8 +1,8 @@
 """Tells which pages are found by a key, where a pool keeps the map of keys itself and publishes as slots are given.
 
-`cache_full_blocks` of the pool says which pages get a key. What `get_new_blocks` lends must have lost the one of what was in
-it: the map is asked for that key, which the watch has kept. `evict_blocks`, and a release of a page that has no key any
-more, take a key back without a lend. All by name and on the instance; changes nothing that the target does.
+`cache_full_blocks` of the pool says which pages get a key. What `get_new_blocks` lends must have lost the one of what
+was in it: the map is asked for that key, which the watch has kept. `evict_blocks`, and a release of a page that has no
+key any more, take a key back without a lend. All by name and on the instance; changes nothing that the target does.
 """
 
 from __future__ import annotations

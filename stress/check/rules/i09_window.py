@@ -2,8 +2,8 @@
 
 Positions [max(pos - window, swa_from), pos) of a running request, at each forward pass. A page of them that has come
 back and was lent again is somebody else's, although the row still names it; a hole is nobody's. Blame goes to the
-operation that took the page or its peer away: the pass only reads what is left (sglang#22470, #29860: a frontier one page
-too far).
+operation that took the page or its peer away: the pass only reads what is left (sglang#22470, #29860: a frontier one
+page too far).
 Level 1. Two or three gathers on the window's pages, some 6 us a request and forward pass that is told.
 """
 

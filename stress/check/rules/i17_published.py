@@ -1,10 +1,10 @@
 """I17 where a prefix is published before the forward pass: what is found by a key is written, or will be.
 
-A page is in the prefix map from the moment on that its slots are given, and its own request writes it in the pass to come.
-So a page must not stay in the map when its request loses it before that (vllm#57580, #43569 is to roll such keys back), nor
-be there while a load has still to bring it, nor be found by the key of what was in it before it was lent anew
-(vllm#4761). Asked when an operation is over, of what was published and has not been written since, and of a page that is
-lent at once. i17_found.py says the same when somebody finds the page. Level 1; two gathers over the pages of the pass.
+A page is in the prefix map from the moment on that its slots are given, and its own request writes it in the pass to
+come. So a page must not stay in the map when its request loses it before that (vllm#57580; #43569 is to roll such keys
+back), nor be there while a load has still to bring it, nor be found by the key of what was in it before it was lent
+anew (vllm#4761). Asked when an operation is over, of what was published and has not been written since; of an older key
+at the lend. i17_found.py says the same when somebody finds the page. Level 1; two gathers over the pages of the pass.
 """
 
 from __future__ import annotations

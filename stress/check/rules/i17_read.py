@@ -1,6 +1,6 @@
 """I17 where the layers of a model have a table a group: what a forward pass reads was written.
 
-All pages of the request that the pass sees in a group, whole ones: computed, found written, or brought by a load. A load
+Asked of all whole pages that the pass sees in a group: they were computed, found written, or brought by a load. A load
 that came short and counts as whole leaves pages that nothing has written, and their request goes on (sglang#38352,
 dynamo#15079). The faulty operation is the one in which that load ended. Level 1; two gathers over what is read.
 """

@@ -24,13 +24,13 @@ CALLS_FAULTS: dict[str, type] = {
     "F05": KeyKept,
     "F11": FrontierTooFar,
     "F13": SlotsAheadLeftOut,
-    "F15": FoundBeforeItCame,
     "F22": KeyWithoutSalt,
     "F26": NamedTwice,
     "F27": HitTakenLate,
 }
 ENGINE_FAULTS: dict[str, type] = {
     "F14": AbortBeforeBatch,
+    "F15": FoundBeforeItCame,
     "F23": NotRolledBack,
     "F28": KeysNotTakenBack,
 }

@@ -1,7 +1,7 @@
 """F05: a block that is lent anew is still found by the key of what was in it (vllm-project/vllm#4761).
 
-The block loses its own note of the key and the prefix map keeps its entry. Whoever has that prefix next is given a block
-that another request writes. The reference's fault of this number keeps what a page's slots mapped to.
+The block loses its own note of the key and the prefix map keeps its entry. Whoever has that prefix next is given a
+block that another request writes. The reference's fault of this number keeps what a page's slots mapped to.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
 """F15: what a load is to bring is in the prefix map before it has come.
 
-As sgl-project/sglang#37592 and the TODO in its release_request: a load that was cancelled stayed in the tree. In vLLM the
-connector asks the manager to wait with the keys (`delay_cache_blocks`); here they are published with the slots, so that
-another request with the prefix starts on blocks that nothing has written, and those of a load that fails stay.
+As sgl-project/sglang#37592 and the TODO in its release_request: a load that was cancelled stayed in the tree. vLLM
+gives slots for a load without their keys and publishes those when it has come; here they are published as it begins.
+Another request with the prefix starts on blocks that nothing has written.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from allocator.faults.log import FaultLog
+from stress.engine.vllm.admission import Running
 
 
 class FoundBeforeItCame:
-    """Overrides Calls. Trigger: slots for a load of at least one whole block."""
+    """Overrides a VllmEngine. Trigger: a load of at least one whole block begins."""
 
     faults: FaultLog
 
-    def allocate(
-        self, request: Any, tokens: int, *, match: Any = None, external: int = 0, **more: Any
-    ) -> bool:
-        given = super().allocate(request, tokens, match=match, external=external, **more)
-        if given and external >= self.page_size and self.faults.acts("F15"):
-            self.publish(request, match.tokens + external)
-        return given
+    def _match(self, rid: int) -> Running | None:
+        admitted = super()._match(rid)
+        begun = self._loading.get(rid)
+        if begun is not None and begun.loaded >= self.page_size and self.faults.acts("F15"):
+            self.calls.publish(begun.request, begun.cached + begun.loaded)
+        return admitted

@@ -1,7 +1,7 @@
 """F17: a preempted or ended request's blocks go while a store still reads them (vllm-project/vllm#52360).
 
-sgl-project/sglang#31427 and TRT-LLM#12542 too. With the request goes the store's own reference, so the blocks are lent to
-the next one, whose keys and values may be saved under the first one's key. When the store ends it gives nothing up.
+sgl-project/sglang#31427 and TRT-LLM#12542 too. With the request goes the store's own reference, so the blocks are lent
+to the next one, whose keys and values may be saved under the first one's key. When the store ends it gives nothing up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """F22: the key of a block does not name its salt (vllm-project/vllm#44701, as sglang#24638 and LMCache#4783).
 
-An adapter's name and a salt share one place in the key there, so that one stands for the other. Two tenants with the same
-text, such as one system prompt, then share keys, and the second one reads what the first has written.
+An adapter's name and a salt share one place in the key there, so that one stands for the other. Two tenants with the
+same text, such as one system prompt, then share keys, and the second one reads what the first has written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """F23: an allocation that fails in the second group keeps what it took for the first (as ovg-project/kvcached#364).
 
-The groups share one pool, and the release asks for all of them before it takes anything. Here the first group's blocks are
-taken, the rest does not fit, the answer is "no room", and nobody has those blocks. Each retry takes more of them.
+The groups share one pool, and the release asks for all of them before it takes anything. Here the first group's blocks
+are taken, the rest does not fit, the answer is "no room", and nobody has those blocks. Each retry takes more of them.
 """
 
 from __future__ import annotations

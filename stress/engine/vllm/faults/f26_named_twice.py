@@ -1,8 +1,8 @@
 """F26: one batched release names a block twice, and it goes on the free queue twice (vllm-project/vllm#42571).
 
-In 0.20.2 a store had a block twice, and the release counted all of its entries down before it put those on the queue that
-stood at zero. The links then lead past the blocks between the two, the queue counts one more than there are, and the next
-who take blocks get the same one, or run into an assertion.
+In 0.20.2 a store may have a block twice, and a release counts all of its entries down before it puts those on the queue
+that stand at zero. The links then lead past the blocks between the two, the queue counts one more than there are, and
+who takes blocks next gets one twice, or runs into an assertion.
 """
 
 from __future__ import annotations

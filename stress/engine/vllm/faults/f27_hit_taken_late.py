@@ -1,8 +1,8 @@
-"""F27: new blocks are taken before another group's hit is, and one block is in two groups' tables (vllm-project/vllm#33775).
+"""F27: new blocks are taken before another group's hit is: one block is in two tables (vllm-project/vllm#33775).
 
-What a request hits in the prefix cache is free until it is touched. Up to 0.22 the blocks for tokens of a connector were
-taken group by group, each behind its own hit and ahead of the next group's. Here the last group's hit is touched when all
-slots are given. Each table has its reference, so the pool's own counts are right.
+What a request hits in the prefix cache is free until it is touched. In 0.20.2 the blocks for tokens of a connector are
+taken group by group, each behind its own hit and ahead of the next group's. Here the last group's hit is touched when
+all slots are given. Each table has its reference, so the pool's own counts are right.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HitTakenLate:
         # Where there is no room nothing was touched.
         if given and self.faults.acts("F27"):
             held = self.table(request.request_id, self.groups[-1].name)
-            touch([late[page] for page in held if page in late])
+            touch([block for page, block in late.items() if page in held])
         return given
 
     def _is_taken_first(self, request: Any, tokens: int, match: Match, external: int, late: dict) -> bool:

@@ -1,8 +1,8 @@
 """F28: slots that are taken back in the step that gave them leave their keys in the prefix map.
 
-vllm-project/vllm#57580, and #43569, which is to roll such keys back. A prefix is published when its slots are given. Where
-the step then runs short and a request loses its slots again, nothing will ever write those blocks, and the next request
-with the prefix starts beyond what was computed. Here a batch is given slots row by row until one does not fit.
+vllm-project/vllm#57580, and #43569, which is to roll such keys back. A prefix is published when its slots are given.
+Where the step then runs short and a request loses its slots again, nothing will ever write those blocks, and the next
+request with the prefix starts beyond what was computed. Here a batch is given slots row by row until one does not fit.
 """
 
 from __future__ import annotations
