@@ -88,12 +88,12 @@ class Pool:
 class BlockBench:
     """Operations are numbered from 1; `tables` are told at an operation's end, as an engine's are."""
 
-    def __init__(self, rules=None):
-        self.pool = Pool()
+    def __init__(self, rules=None, pool=None, also=()):
+        self.pool = pool or Pool()
         self.found = {}  # request -> blocks by group, that a match finds
         self.manager = SimpleNamespace(block_pool=self.pool, get_computed_blocks=self._match)
         shape = PoolShape("blocks", BLOCKS, PAGE, 0)
-        self.ledger = Ledger((shape,), (), 2, rules, OBSERVED)
+        self.ledger = Ledger((shape,), (), 2, rules, (*OBSERVED, *also))
         self.watch = BlockWatch(self.manager, shape, GROUPS, self.ledger)
         self.number = 0
 
@@ -130,6 +130,11 @@ class BlockBench:
         ids = [block.block_id for block in blocks]
         told = "blocks", ids, None, ""
         self.do("commit", rid, lambda: self.watch.tell(EventKind.WRITTEN, *told, table=group))
+
+    def read(self, rid, pages, method="", group="full"):
+        """The pass of a commit reads these pages of the request; `whole`: the last of them too to its end."""
+        told = "blocks", np.array(pages, dtype=np.int64), None, method
+        self.do("commit", rid, lambda: self.watch.tell(EventKind.READ, *told, token=0, table=group))
 
     def promise(self, rid, blocks, kind=EventKind.PROMISED, group="full"):
         """Within an operation: the pass of its step will write these blocks of the request, or (WITHDRAWN) will not."""

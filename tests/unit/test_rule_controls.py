@@ -17,6 +17,7 @@ import test_rules_group as group
 import test_rules_locks as locks
 import test_rules_mapping as mapping
 import test_rules_progress as progress
+import test_rules_published as published
 import test_rules_references as references
 import test_rules_row_memory as row_memory
 import test_rules_transfers as transfers
@@ -56,6 +57,8 @@ CONTROLS: dict[tuple[type[rules.Rule], str], Callable[[], None]] = {
         ["I17"],
     ),
     (rules.Found, "I17"): references.test_i17_a_hit_on_what_nothing_has_written,
+    (rules.Read, "I17"): published.test_i17_a_load_that_came_short_is_read,
+    (rules.Published, "I17"): published.test_i17_slots_that_are_taken_back_leave_their_key,
     (rules.GivenBack, "I17"): partial(
         transfers.test_what_a_private_load_did_not_bring_is_given_back_or_in_its_requests_table,
         "cancelled",
