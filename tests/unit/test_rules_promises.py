@@ -110,3 +110,28 @@ def test_i17_a_new_lend_forgets_what_was_withdrawn():
     every = bench.lend(2, BLOCKS)
     bench.match(3, full=every[-1:])
     assert bench.only("I17").operation == 3
+
+
+def test_a_pass_reads_what_a_request_of_its_own_writes():
+    bench = BlockBench(also=("reads",))
+    blocks = given(bench)
+    schedule(bench, lambda: bench.promise(1, blocks), lambda: bench.find(2, blocks))
+    bench.read(2, [block.block_id for block in blocks], "whole")
+    bench.write(1, blocks)
+    bench.clean()
+
+
+@pytest.mark.parametrize("late", ["withdrawn", "by the pass before"])
+def test_i17_a_pass_reads_what_no_request_of_its_own_writes(late):
+    bench = BlockBench(also=("reads",))
+    blocks = given(bench)
+    others = bench.lend(3, 1)
+    steps = [lambda: bench.promise(1, blocks)]
+    if late == "withdrawn":
+        steps.append(lambda: bench.promise(1, blocks, EventKind.WITHDRAWN))
+    schedule(bench, *steps)
+    if late == "by the pass before":
+        schedule(bench, lambda: bench.promise(3, others))
+    bench.read(2, [block.block_id for block in blocks], "whole")
+    finding = bench.only("I17")
+    assert finding.page == blocks[0].block_id and "request 2 reads page 1" in finding.message

@@ -1,8 +1,9 @@
 """I17 where the layers of a model have a table a group: what a forward pass reads was written.
 
-Asked of all whole pages that the pass sees in a group: they were computed, found written, or brought by a load. A load
-that came short and counts as whole leaves pages that nothing has written, and their request goes on (sglang#38352,
-dynamo#15079). The faulty operation is the one in which that load ended. Level 1; two gathers over what is read.
+Asked of all whole pages that the pass sees in a group: they were computed, found written, or brought by a load, or one
+of the pass's own requests was scheduled to write them. A load that came short and counts as whole leaves pages that
+nothing has written, and their request goes on (sglang#38352, dynamo#15079). The faulty operation is the one in which
+that load ended. Level 1; two gathers over what is read.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Read(Rule):
     def _judge(self, event: Event, pages: np.ndarray, shadow: Shadow, report: Report) -> None:
         pool, transfers = shadow.pools[event.pool], shadow.transfers
         pages = pages[(pages >= pool.first) & (pages < pool.end)]  # a hole is I9's
+        pages = pages[~shadow.promises.in_pass(event.pool, pages)]
         keys = [(event.pool, page, int(pool.lent_by[page])) for page in pages.tolist()]
         new = [key for key in keys if key not in self._reported]
         if not new:
