@@ -54,6 +54,7 @@ class RankEvidence:
         )
         self.ledger.listen(self.coverage.observe, Coverage.kinds)
         self.status = "finished"
+        self._free_at_start = [counts[1] for counts in engine.counts().values()]
         self.errors = 0
         self.first_error: RankError | None = None
         self._stops = False
@@ -162,7 +163,7 @@ class RankEvidence:
             faults_reached=dict(faults.reached),
             marks_exempt=sorted(engine.marks_exempt),
             rules_watched=ledger.rules_watched if probe else [],
-            pool_pages=[shape.pages for shape in engine.pools],
+            free_at_start=self._free_at_start,
             checker_crashed=ledger.crashed,
             rows_skipped=plan.rows_skipped,
             message="stopped at its first finding" if self.status == "stopped" else "",

@@ -118,7 +118,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     marks: dict[str, int] = {}
     marks_exempt: list[str] = []  # marks that this engine can't show, or never does by design
     rules_watched: list[str] = []
-    pool_pages: list[int] = []  # lendable, by pool
+    free_at_start: list[int] = []  # pages by pool, as the target counts them before anything is lent
     checker_crashed: str = ""  # traceback of a crashed check: makes the verdict unknown
     rows_skipped: int = 0
     message: str = ""  # for lost or stopped: why

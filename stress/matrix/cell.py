@@ -2,8 +2,8 @@
 
 The ranks run interleaved in this process, as the inline launcher does it, with no files; all their operations are
 kept. Detectors beside the rules: `assert` and `error` are the target's own, `drain` is what an idle check in
-production would see (free pages against the pool's size), `digest` the first decision that the clean twin took
-otherwise.
+production would see (free pages after a drain against those of the start), `digest` the first decision that the clean
+twin took otherwise.
 """
 
 from __future__ import annotations
@@ -97,6 +97,10 @@ def _fired(result: RankResult, operations: list[Operation]) -> list[Fired]:
         operation = result.first_error.operation
         fired["error"] = Fired("error", operation, operation, result.rank)
     last = operations[-1] if operations else None
-    if last is not None and last.kind is Kind.DRAIN and last.answer not in (None, tuple(result.pool_pages)):
+    if (
+        last is not None
+        and last.kind is Kind.DRAIN
+        and last.answer not in (None, tuple(result.free_at_start))
+    ):
         fired["drain"] = Fired("drain", last.number, last.number, result.rank)
     return list(fired.values())

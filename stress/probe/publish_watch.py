@@ -38,12 +38,14 @@ class PublishWatch:
                 kv_cache_group_id=kv_cache_group_id,
                 **more,
             )
-            pages = []
-            for block in blocks[num_cached_blocks:num_full_blocks]:
-                if block.block_hash is not None and not block.is_null:
-                    self._keys[block.block_id] = block.block_hash
-                    pages.append(block.block_id)
-            if pages:
+            # Some get none: the null block, and what no prefix of a usable length ends with.
+            new = {
+                block.block_id: block.block_hash
+                for block in blocks[num_cached_blocks:num_full_blocks]
+                if block.block_hash is not None
+            }
+            self._keys.update(new)
+            if pages := list(new):
                 with self._watch.about(int(request.request_id)):
                     self._tell(_PUBLISHED, pages, "cache_full_blocks", table=self._groups[kv_cache_group_id])
 
@@ -53,11 +55,8 @@ class PublishWatch:
         def call(*args, **kwargs):
             blocks = inner(*args, **kwargs)
             keys, find = self._keys, self._pool.cached_block_hash_to_block.get_one_block
-            still = []
-            for block in blocks:
-                key = keys.pop(block.block_id, None)
-                if key is not None and find(key) is block:
-                    still.append(block.block_id)
+            known = [block for block in blocks if block.block_id in keys]
+            still = [block.block_id for block in known if find(keys.pop(block.block_id)) is block]
             if still:
                 self._tell(_PUBLISHED, still, "get_new_blocks", token=STILL)
             return blocks

@@ -9,6 +9,8 @@ at the lend. i17_found.py says the same when somebody finds the page. Level 1; t
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from stress.check.event import Event, EventKind
@@ -19,6 +21,17 @@ from stress.check.state import Shadow
 STILL = 1  # the token of a PUBLISHED that tells of an older key
 
 
+class _Ahead(NamedTuple):
+    """Pages that were published and not written yet, the lend of each in which that was, and whose they are."""
+
+    pages: np.ndarray
+    lends: np.ndarray
+    rid: int
+
+    def where(self, mask: np.ndarray) -> _Ahead:
+        return _Ahead(self.pages[mask], self.lends[mask], self.rid)
+
+
 class Published(Rule):
     id = "I17"
     title = "what is found by a key is written, or will be"
@@ -27,41 +40,41 @@ class Published(Rule):
     ends = True
 
     def __init__(self) -> None:
-        # By pool: page -> the lend that it was published in, and whose it is; those that are not written yet.
-        self._ahead: dict[str, dict[int, tuple[int, int]]] = {}
+        self._ahead: dict[str, list[_Ahead]] = {}  # by pool
 
     def check(self, event: Event, shadow: Shadow, report: Report) -> None:
-        ahead = self._ahead.setdefault(event.pool, {})
+        ahead = self._ahead.setdefault(event.pool, [])
         if event.kind is EventKind.FORGOTTEN:
-            for page in event.pages.tolist():
-                ahead.pop(page, None)
+            kept = [one.where(~np.isin(one.pages, event.pages)) for one in ahead]
+            self._ahead[event.pool] = [one for one in kept if len(one.pages)]
         elif event.token == STILL:
             report(_still_found(event))
         else:
-            pages = event.pages[~shadow.transfers.is_written(event.pool, event.pages)]
-            lent_by, rid = shadow.pools[event.pool].lent_by, event.cause.rid
-            ahead.update((page, (int(lent_by[page]), rid)) for page in pages.tolist())
+            lends = shadow.pools[event.pool].lent_by[event.pages]
+            ahead.append(_Ahead(event.pages, lends, event.cause.rid))
 
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         for name, ahead in self._ahead.items():
             if ahead:
-                self._look(name, ahead, shadow, report)
+                left = (self._look(name, one, shadow, report) for one in ahead)
+                self._ahead[name] = [one for one in left if one is not None]
 
-    def _look(self, name: str, ahead: dict[int, tuple[int, int]], shadow: Shadow, report: Report) -> None:
-        pool, transfers = shadow.pools[name], shadow.transfers
-        pages = np.fromiter(ahead, dtype=np.int64, count=len(ahead))
-        lends = np.fromiter((lend for lend, _ in ahead.values()), dtype=np.int64, count=len(ahead))
-        settled = transfers.is_written(name, pages) | (pool.lent_by[pages] != lends)
-        lost = ~settled & ~pool.on_loan[pages]
-        loading = ~settled & ~lost & np.isin(pages, transfers.to_be_loaded(name))
+    def _look(self, name: str, ahead: _Ahead, shadow: Shadow, report: Report) -> _Ahead | None:
+        """What is still to be written of it."""
+        pool, transfers, pages = shadow.pools[name], shadow.transfers, ahead.pages
+        open_yet = ~transfers.is_written(name, pages) & (pool.lent_by[pages] == ahead.lends)
+        if not np.count_nonzero(open_yet):
+            return None
+        lost = open_yet & ~pool.on_loan[pages]
+        loading = open_yet & ~lost & np.isin(pages, transfers.to_be_loaded(name))
         for wrong, why in (
             (lost, "whose request has lost it, and nothing will write it"),
             (loading, "which a load has still to bring"),
         ):
             if np.count_nonzero(wrong):
-                report(_published(name, pages[wrong], ahead, why))
-        for page in pages[settled | lost | loading].tolist():
-            del ahead[page]
+                report(_published(name, pages[wrong], ahead.rid, why))
+        left = open_yet & ~(lost | loading)
+        return ahead.where(left) if np.count_nonzero(left) else None
 
 
 def _still_found(event: Event) -> Violation:
@@ -76,8 +89,8 @@ def _still_found(event: Event) -> Violation:
     return Violation("I17", event.pool, page, count, message)
 
 
-def _published(pool: str, pages: np.ndarray, ahead: dict[int, tuple[int, int]], why: str) -> Violation:
-    page, rid = int(pages[0]), ahead[int(pages[0])][1]
+def _published(pool: str, pages: np.ndarray, rid: int, why: str) -> Violation:
+    page = int(pages[0])
     return Violation(
         "I17",
         pool,
