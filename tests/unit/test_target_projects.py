@@ -151,13 +151,13 @@ def test_repro_is_about_sglang(capsys):
 @pytest.mark.parametrize(
     ("target", "project", "builder", "given"),
     [
-        ("vllm==0.33.0+gone.diff", "vllm", "build.build_vllm", ("device", "warm", "rank")),
+        ("vllm==0.33.0+gone.diff", "vllm", "build.build_vllm", ("device", "warm", "rank", "faults")),
         ("vllm-scheduler==0.33.0+gone.diff", "vllm", "driven_build.build_driven", None),
         ("path:DIR", "lmcache", "build.build_lmcache", ("device", "warm", "rank", "faults")),
     ],
 )
 def test_an_engine_is_built_by_its_project_and_mode(tmp_path, monkeypatch, target, project, builder, given):
-    """No named fault is in a tree: the one of a pool's client goes to the pool alone."""
+    """No named fault is in a tree; those that are around its objects go to whoever builds them, with our own loop."""
     tree = make_tree(tmp_path, project)
     package = f"stress.engine.{project}"
     name, _, function = builder.partition(".")
