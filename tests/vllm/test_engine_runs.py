@@ -103,7 +103,7 @@ def test_other_groups_in_a_pool_that_is_short_are_clean_with_every_slot_compared
     assert is_clean(arm)
 
 
-def test_two_runs_of_one_seed_decide_alike(run, tmp_path):
+def test_two_runs_of_one_seed_decide_alike_evict_and_move_windows(run, tmp_path):
     digests = set()
     for number in range(2):
         overrides = "workload.requests=60", "linker.enabled=true", f"name=run{number}"
@@ -111,3 +111,5 @@ def test_two_runs_of_one_seed_decide_alike(run, tmp_path):
         digests.add(tuple(rank["digest"] for rank in arm["ranks"]))
         (tmp_path / "run").rename(tmp_path / f"run{number}")
     assert len(digests) == 1
+    reached = json.loads((tmp_path / "run0" / "verdict.json").read_text())["coverage"]["reached"]
+    assert reached["full_evicted"] > 100 and reached["swa_released_out_of_window"] > 100

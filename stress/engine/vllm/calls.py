@@ -49,21 +49,40 @@ class Calls:
             zip((group.name for group in groups), manager.coordinator.single_type_managers, strict=True)
         )
         self._hasher = tree.kv_cache_utils.get_request_block_hasher(page_size, page_hash)
+        self.windows_moved = self.evicted = (
+            0  # calls that gave pages back so; keys that left the prefix map at a lend
+        )
         self._tell_window_steps()
+        self._count_evictions()
 
     def _tell_window_steps(self) -> None:
         """What left the window is freed inside an allocation: `step` says so meanwhile."""
-        coordinator = self.manager.coordinator
+        coordinator, pool = self.manager.coordinator, self.pool
         remove = coordinator.remove_skipped_blocks
 
         def removing(*args, **kwargs):
             before, self.step = self.step, "window"
+            free = pool.get_num_free_blocks()
             try:
                 return remove(*args, **kwargs)
             finally:
                 self.step = before
+                self.windows_moved += pool.get_num_free_blocks() > free
 
         coordinator.remove_skipped_blocks = removing
+
+    def _count_evictions(self) -> None:
+        """A cached prefix goes when its block is lent for something else: nobody is asked for it."""
+        give, found = self.pool.get_new_blocks, self.pool.cached_block_hash_to_block
+
+        def giving(*args, **kwargs):
+            before = len(found)
+            try:
+                return give(*args, **kwargs)
+            finally:
+                self.evicted += max(0, before - len(found))
+
+        self.pool.get_new_blocks = giving
 
     def request(self, spec: RequestSpec, *, sampling: dict[str, Any] | None = None, **more: Any) -> Any:
         """The tree's own Request, whose hashes are known as far as its tokens are. `sampling`: attributes of its

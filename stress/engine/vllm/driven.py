@@ -214,9 +214,7 @@ class DrivenEngine(Readings):
         *others, requests = super().leftover()
         return (*others, requests + len(self._leaving))
 
-    def marks(self) -> dict[str, int]:
-        if self.offload is None:
-            return {}
+    def copied(self) -> dict[str, int]:
         ended = self.offload.ended
         return {
             "load_back": ended["load"],

@@ -24,7 +24,7 @@ class Readings(Alone):
             *("writes", "reads", "content"),
         }
     )
-    # What an engine with a tree shows, and nothing here can.
+    # What an engine with a tree shows, and nothing here can; and what a large pool, or one group, never comes to.
     marks_exempt = frozenset(
         {
             *("linker_loaded_without_swa", "swa_released_out_of_window", "swa_evicted", "full_evicted"),
@@ -78,8 +78,12 @@ class Readings(Alone):
         return 0, int(rid in self._loading), int(self.calls.keeps(str(rid)))
 
     def marks(self) -> dict[str, int]:
-        if self.offload is None:
-            return {}
+        calls = self.calls
+        seen = {"full_evicted": calls.evicted, "swa_released_out_of_window": calls.windows_moved}
+        return seen | ({} if self.offload is None else self.copied())
+
+    def copied(self) -> dict[str, int]:
+        """The marks of what the offload has done."""
         return {"load_back": self.offload.loads_done, "offloaded": self.offload.offloads_done}
 
     def allocators(self) -> Any:
