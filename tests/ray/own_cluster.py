@@ -29,13 +29,15 @@ class OwnCluster:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kvr", dir="/tmp"))
-        self.port, self.dashboard_port, client_port = _free_ports(3)
+        self.port, self.dashboard_port, client_port, agent_port = _free_ports(4)
         self.address = f"127.0.0.1:{self.port}"
         self.sessions: list[int] = []  # their leaders: the head's first
         self._head_options = ["--head", f"--port={self.port}"]
         self._head_options += [
             f"--dashboard-port={self.dashboard_port}",
             f"--ray-client-server-port={client_port}",
+            # Jobs go through it, and it does not look for another port where that of the default is taken.
+            f"--dashboard-agent-listen-port={agent_port}",
         ]
         outside = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         self.environment = {
