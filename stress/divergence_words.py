@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stress.engine.scheduling import scheduled_in
 from stress.operation import Kind, Operation
 from stress.recorder import RING_OPERATIONS
 from stress.verdict_rank import rule_and_pool
@@ -22,6 +23,8 @@ _NAMES = {
     "drain": ("full pages free", "swa pages free"),
 }
 _COUNTED = (Kind.RESULTS_END, Kind.DRAIN)
+_OF_SCHEDULER = (Kind.SCHEDULE, Kind.UPDATE)
+PARTS_SHOWN = 4  # of what a scheduler answers
 _YES_NO = {"extend": "had {}room", "reserve": "had {}room"}
 
 Entry = dict[str, Any] | None
@@ -59,6 +62,8 @@ def _answered(operation: Operation, entry: Entry) -> str:
     if operation.answer is None:
         return f": {_how_it_raised(operation.number, entry)}"
     kind = operation.kind.value
+    if operation.kind in _OF_SCHEDULER and operation.answer:
+        return f": {_some(_of_scheduler(operation))}"
     if kind == "admit" and not operation.answer:
         return ": refused"
     if not operation.answer or kind not in _NAMES:
@@ -67,6 +72,26 @@ def _answered(operation: Operation, entry: Entry) -> str:
         return f": {_YES_NO[kind].format('' if operation.answer[0] else 'no ')}"
     told = zip(operation.answer, _names(operation), strict=True)
     return f": {', '.join(f'{value} {name}' for value, name in told)}"
+
+
+def _of_scheduler(operation: Operation) -> list[str]:
+    """`preempted request 12` and `request 3 from 96, 32 tokens`, or `22 pages free` and `requests 3, 7 ended`."""
+    if operation.kind is Kind.UPDATE:
+        free, *ended = operation.answer
+        return [f"{free} pages free"] + ([f"{_requests(ended)} ended"] if ended else [])
+    preempted, rows = scheduled_in(operation.answer)
+    told = [f"preempted {_requests(preempted)}"] if preempted else []
+    told += [f"request {rid} from {start}, {tokens} tokens" for rid, start, tokens in rows]
+    return told or ["nothing scheduled"]
+
+
+def _some(parts: list[str]) -> str:
+    more = f"; and {len(parts) - PARTS_SHOWN} more" if len(parts) > PARTS_SHOWN else ""
+    return "; ".join(parts[:PARTS_SHOWN]) + more
+
+
+def _requests(rids: list[int]) -> str:
+    return f"request{'s' if len(rids) > 1 else ''} {', '.join(map(str, rids))}"
 
 
 def _names(operation: Operation) -> list[str]:
@@ -112,12 +137,20 @@ def _how_they_part(parted: Any, entries: Mapping[str, Entry]) -> str:
 def _difference(parted: Any, base: str, test: str) -> str:
     """`512 tokens cached in unpatched and 0 in patched`, for what differs."""
     ours, theirs = parted.base, parted.test
+    if ours.kind in _OF_SCHEDULER and ours.answer and theirs.answer:
+        mine, its = _of_scheduler(ours), _of_scheduler(theirs)
+        return f"{_unlike(mine, its)} in {base} and {_unlike(its, mine)} in {test}"
     if len(ours.answer) != len(theirs.answer) or ours.kind.value in _YES_NO:
         return f"{base}{_answered(ours, None).replace(':', '')}, {test}{_answered(theirs, None).replace(':', '')}"
     told = zip(ours.answer, theirs.answer, _names(ours), strict=True)
     return ", ".join(
         f"{mine} {name} in {base} and {its} in {test}" for mine, its, name in told if mine != its
     )
+
+
+def _unlike(parts: list[str], others: list[str]) -> str:
+    """The parts that the others have not."""
+    return _some([part for part in parts if part not in others]) or "nothing else"
 
 
 def _what_came_before(parted: Any, entries: Mapping[str, Entry], watched: bool) -> str:

@@ -57,6 +57,26 @@ def test_the_first_other_answer_is_where_they_part_and_the_last_equal_one_is_tol
     )
 
 
+def test_what_a_scheduler_answers_is_told_request_by_request():
+    """A schedule: preempted requests, counted, then request, position and tokens of each row."""
+    base = operations((1, 12, 3, 96, 32, 4, 0, 8), kind=Kind.SCHEDULE)
+    found = parted(base, operations((0, 3, 96, 32, 5, 0, 8), kind=Kind.SCHEDULE))
+    assert found["arms"]["a"].endswith(
+        "preempted request 12; request 3 from 96, 32 tokens; request 4 from 0, 8 tokens"
+    )
+    assert (
+        "answered differently: preempted request 12; request 4 from 0, 8 tokens in a and request 5 from 0, 8 tokens "
+        "in b." in found["why"]
+    )
+    found = parted(operations((22, 7), kind=Kind.UPDATE), operations((22,), kind=Kind.UPDATE))
+    assert "answered differently: request 7 ended in a and nothing else in b." in found["why"]
+    many = operations((0, *range(30)), kind=Kind.SCHEDULE)
+    assert (
+        "; and 6 more in a and nothing scheduled in b."
+        in parted(many, operations((0,), kind=Kind.SCHEDULE))["why"]
+    )
+
+
 def test_the_first_finding_up_to_there_explains_it_and_a_later_one_does_not():
     base, test = operations((9, 4), (9, 7)), operations((9, 4), (9, 3))
     told = "The first finding up to there: b violated I1 in pool swa, page 0, at operation 1."
