@@ -2,9 +2,9 @@
 
     python scripts/engine_table.py
 
-Each engine serves some hundred requests of a config by `kvstress run ... --json`, once as it is and, where the config
-has no transfers that fail, once with such. `rules_watched` makes the first table, `coverage.reached` the second.
-A release that is not in the cache is fetched. Exit 3: one can't be had here.
+Each engine serves some hundred requests of its configs by `kvstress run ... --json`, also with transfers that fail.
+`rules_watched` makes the first table, `coverage.reached` the second. A release that is not in the cache is fetched.
+Exit 3: one can't be had here.
 """
 
 from __future__ import annotations
@@ -18,25 +18,37 @@ from typing import NamedTuple
 from stress.check.rules import RULE_IDS
 from stress.target import TargetUnavailable, add_target
 
-FAILING = 'linker.faults=[{kind="failed", after=3}]'
+ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1")
+FAILING = (*ONE_RANK, 'linker.faults=[{kind="failed", after=3}]')
 
 
 class Run(NamedTuple):
-    """A config on one arm, as a table's column has it. `again`: what a second run sets; "": one is enough."""
+    """A config on one arm, with what is set."""
 
     config: str
     arm: str
     target: str
-    again: str = ""
+    overrides: tuple[str, ...] = ONE_RANK
 
 
+# A column's runs, by its title.
 ENGINES = {
-    "reference": Run("smoke", "patched", "reference", FAILING),
-    "its ring": Run("ring", "reference", "reference", FAILING),
-    "SGLang 0.5.23": Run("smoke", "patched", "sglang==0.5.23", FAILING),
-    "vLLM 0.33.0": Run("vllm-offload", "new", "vllm==0.33.0"),
-    "its scheduler": Run("vllm-scheduler", "v0330", "vllm-scheduler==0.33.0"),
-    "LMCache 0.5.6": Run("lmcache", "lmcache", "lmcache==0.5.6"),
+    "reference": (
+        Run("smoke", "patched", "reference"),
+        Run("smoke", "patched", "reference", FAILING),
+        Run("tp", "reference", "reference", ()),
+    ),
+    "reference, SWA ring": (
+        Run("ring", "reference", "reference"),
+        Run("ring", "reference", "reference", FAILING),
+    ),
+    "SGLang 0.5.23": (
+        Run("smoke", "patched", "sglang==0.5.23"),
+        Run("smoke", "patched", "sglang==0.5.23", FAILING),
+    ),
+    "vLLM 0.33.0": (Run("vllm-offload", "new", "vllm==0.33.0"),),
+    "vLLM 0.33.0, its scheduler": (Run("vllm-scheduler", "v0330", "vllm-scheduler==0.33.0"),),
+    "LMCache 0.5.6": (Run("lmcache", "lmcache", "lmcache==0.5.6"),),
 }
 # What is printed -> the mark that says that a run has done it.
 FEATURES = {
@@ -55,20 +67,16 @@ FEATURES = {
     "loads that fail": "load_failed",
     "stores that fail": "offload_failed",
 }
-SHORT = ("workload.requests=400", "layout.tp_size=1", "layout.dp_size=1", "check.require=[]")
+SHORT = ("workload.requests=400", "check.require=[]")
 
 
-def said(run: Run, *overrides: str) -> dict:
+def said(run: Run) -> dict:
     """The verdict of a short run."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "stress", "run", run.config, "--arm", run.arm, "--json"]
-        command += [
-            "--launcher",
-            "inline" if run.target == "reference" else "local",
-            "--out",
-            f"{folder}/run",
-        ]
-        for override in (f"arms.{run.arm}.target={run.target}", *SHORT, *overrides):
+        launcher = "inline" if run.target == "reference" else "local"
+        command += ["--launcher", launcher, "--out", f"{folder}/run"]
+        for override in (f"arms.{run.arm}.target={run.target}", *SHORT, *run.overrides):
             command += ["--set", override]
         done = subprocess.run(command, capture_output=True, text=True)
     try:
@@ -77,12 +85,15 @@ def said(run: Run, *overrides: str) -> dict:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}") from error
 
 
-def of_engine(run: Run) -> tuple[set[str], set[str]]:
-    """The rules that its runs watched, and the marks that they reached."""
-    verdict = said(run)
-    rules, marks = set(verdict["arms"][run.arm]["rules_watched"]), set(verdict["coverage"]["reached"])
-    if run.again:
-        marks |= set(said(run, run.again)["coverage"]["reached"])
+def of_engine(runs: tuple[Run, ...]) -> tuple[set[str], set[str]]:
+    """The rules that any of the runs watched, and the marks that any reached."""
+    rules, marks = set(), set()
+    for run in runs:
+        if run.target != "reference":
+            add_target(run.target)
+        verdict = said(run)
+        rules |= set(verdict["arms"][run.arm]["rules_watched"])
+        marks |= set(verdict["coverage"]["reached"])
     return rules, marks
 
 
@@ -98,10 +109,8 @@ def main() -> int:
     engines = list(ENGINES)
     rules, marks = [], []
     try:
-        for run in ENGINES.values():
-            if run.target != "reference":
-                add_target(run.target)
-            of_rules, of_marks = of_engine(run)
+        for runs in ENGINES.values():
+            of_rules, of_marks = of_engine(runs)
             rules.append(of_rules)
             marks.append(of_marks)
     except TargetUnavailable as error:

@@ -30,8 +30,9 @@ def compare(config: str, other_run: str | None, base: str | None, test: str | No
     """Run two arms of CONFIG on the same requests, or compare two runs that were made.
 
     With CONFIG --base and --test are required: arms of it, or targets such as vllm==0.33.0. With two run directories
-    nothing is run; they name the arm where a directory holds several, and --out DIR keeps the document. --fault puts a
-    fault into the base alone.
+    nothing is run; they name the arm where a directory holds several, and --out DIR keeps the document. Of two arms
+    --fault puts a fault into the base alone. A base that fails by errors alone, without a finding or an assert, shows
+    no fault of memory: unknown.
 
     With --seeds N: 1 where the test arm fails on any seed, else 3 where any is unknown, else 4 where the base fails on
     none, else 0; the sum says on how many seeds the base failed.

@@ -13,7 +13,11 @@ import msgspec
 
 BROKEN = 3
 WIDTH = 100
-_CALLED = {"cuda": "layout.device = cuda", "fetched_targets": "fetched targets (sglang==V)"}
+_CALLED = {
+    "cuda": "layout.device = cuda",
+    "fetched_targets": "fetched targets (sglang==V, lmcache==V)",
+    "fetched_vllm_targets": "vllm==V",
+}
 
 
 @click.command()

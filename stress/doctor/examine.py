@@ -15,7 +15,7 @@ from typing import Any
 from stress.doctor import machine
 from stress.doctor.check import Check, worst_state
 from stress.doctor.ray_checks import ask_ray, cluster_check, ray_check, visibility_check
-from stress.doctor.target_checks import pip_check, sglang_check
+from stress.doctor.target_checks import IMPORTS, extra_check, pip_check
 from stress.doctor.torch_checks import ask_torch, torch_checks
 from stress.manifest import commit, versions
 
@@ -41,7 +41,7 @@ def examine(environment: Mapping[str, str] | None = None) -> list[Check]:
             machine.run_folder(),
             machine.cache_folder(),
             pip_check(),
-            sglang_check(),
+            *(extra_check(extra) for extra in IMPORTS),
         ]
         software = [python_check(), *torch_checks(torch.result(), environment), ray_check(ray.result())]
     return [*software, cluster_check(environment), visibility_check(environment), *here]
@@ -62,13 +62,18 @@ def python_check(version: Sequence[int] = sys.version_info) -> Check:
 
 
 def what_runs(checks: Sequence[Check]) -> dict[str, bool]:
-    """By launcher, `cuda` (layout.device) and `fetched_targets`: whether it will run here."""
+    """By launcher, `cuda` (layout.device), `fetched_targets` (SGLang's) and `fetched_vllm_targets`: whether it will."""
     broken = {check.name for check in checks if check.state == "broken"}
     there = {check.name: check for check in checks}
     runs = {launcher: broken.isdisjoint(needed) for launcher, needed in _NEEDED.items()}
     devices = there["devices"].values["devices"] if "devices" in there else []
-    fetched = all(there[name].state == "ok" for name in ("pip", "sglang needs", "target cache"))
-    return runs | {"cuda": bool(devices), "fetched_targets": runs["inline"] and fetched}
+    can_fetch = all(there[name].state == "ok" for name in ("pip", "target cache"))
+    imports = {extra: there[f"{extra} needs"].state == "ok" for extra in IMPORTS}
+    return runs | {
+        "cuda": bool(devices),
+        "fetched_targets": runs["inline"] and can_fetch and imports["sglang"],
+        "fetched_vllm_targets": runs["inline"] and can_fetch and imports["vllm"],
+    }
 
 
 def document_of(checks: Sequence[Check]) -> dict[str, Any]:

@@ -9,8 +9,15 @@ import sys
 from stress.doctor.check import Check
 
 PIP_TIMEOUT_S = 30.0
-# The extra `sglang`, by the names under which they are imported.
-SGLANG_IMPORTS = ("triton", "pydantic", "pydantic_core", "packaging", "typing_extensions")
+# The extras, by the names under which they are imported. LMCache's allocator wants torch alone.
+IMPORTS = {
+    "sglang": ("triton", "pydantic", "pydantic_core", "packaging", "typing_extensions"),
+    "vllm": ("pydantic_core", "packaging", "typing_extensions"),
+}
+_CURES = {
+    "sglang": "pip install 'kvstress[sglang]'; beside a ROCm build of torch leave triton out, it brings its own",
+    "vllm": "pip install 'kvstress[vllm]'",
+}
 
 
 def pip_check(command: tuple[str, ...] = (sys.executable, "-m", "pip", "--version")) -> Check:
@@ -36,16 +43,17 @@ def pip_check(command: tuple[str, ...] = (sys.executable, "-m", "pip", "--versio
     )
 
 
-def sglang_check(names: tuple[str, ...] = SGLANG_IMPORTS) -> Check:
-    """Whether the imports of SGLang's memory code can be found; nothing is imported."""
+def extra_check(extra: str, names: tuple[str, ...] | None = None) -> Check:
+    """Whether what a project's memory code imports can be found; nothing is imported. `names`: in place of its own."""
+    names = IMPORTS[extra] if names is None else names
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if not missing:
-        return Check(name="sglang needs", state="ok", found="all there", values={"missing": []})
+        return Check(name=f"{extra} needs", state="ok", found="all there", values={"missing": []})
     return Check(
-        name="sglang needs",
+        name=f"{extra} needs",
         state="warning",
         found=f"missing: {', '.join(missing)}",
-        means="sglang targets can't be driven; the reference can",
-        cure="pip install 'kvstress[sglang]'; beside a ROCm build of torch leave triton out, it brings its own",
+        means=f"{extra} targets can't be driven; the reference can",
+        cure=_CURES[extra],
         values={"missing": missing},
     )

@@ -18,7 +18,7 @@ from stress.doctor.check import Check, worst_state
 from stress.doctor.child import Answer, ask
 from stress.doctor.examine import document_of, python_check, what_runs
 from stress.doctor.ray_checks import cluster_check, ray_check, visibility_check
-from stress.doctor.target_checks import pip_check, sglang_check
+from stress.doctor.target_checks import extra_check, pip_check
 from stress.doctor.torch_checks import torch_checks
 
 ROOT = Path(__file__).parents[2]
@@ -100,11 +100,13 @@ def test_a_group_that_can_not_exchange_leaves_inline() -> None:
     rest = [
         ray_check(Answer(document={"ray": "2.60.0"})),
         pip_check(),
-        sglang_check(()),
+        extra_check("sglang", ()),
+        extra_check("vllm", ("no_such_package",)),
         machine.cache_folder(),
     ]
     runs = what_runs([*checks, *rest])
     assert (runs["inline"], runs["local"], runs["ray"], runs["cuda"]) == (True, False, False, True)
+    assert (runs["fetched_targets"], runs["fetched_vllm_targets"]) == (True, False)
 
 
 def test_the_cluster_is_called_and_never_joined(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_what_targets_need() -> None:
     assert pip_check((sys.executable, "-c", "import no_such_pip")).state == "warning"
     assert "no_such_pip" in pip_check((sys.executable, "-c", "import no_such_pip")).found
     assert pip_check(("/no/such/python",)).state == "warning"
-    assert sglang_check(("json", "no_such_package")).values["missing"] == ["no_such_package"]
+    assert extra_check("vllm", ("json", "no_such_package")).values["missing"] == ["no_such_package"]
 
 
 def test_states_and_cures() -> None:
@@ -182,7 +184,7 @@ def test_states_and_cures() -> None:
 
 def test_lines_for_people_name_the_cure() -> None:
     checks = [python_check(), *torch_checks(Answer(why="no module named torch"), {})]
-    checks += [machine.cache_folder(), pip_check(), sglang_check()]
+    checks += [machine.cache_folder(), pip_check(), extra_check("sglang"), extra_check("vllm")]
     text = "\n".join(lines_of(document_of(checks)))
     assert "broken   torch" in text
     assert "cure: install the build" in text
