@@ -139,6 +139,9 @@ def _difference(parted: Any, base: str, test: str) -> str:
     ours, theirs = parted.base, parted.test
     if ours.kind in _OF_SCHEDULER and ours.answer and theirs.answer:
         mine, its = _of_scheduler(ours), _of_scheduler(theirs)
+        if sorted(mine) == sorted(its):
+            at = next(place for place, part in enumerate(mine) if part != its[place])
+            return f"the same in another order, from {mine[at]} in {base} and {its[at]} in {test} on"
         return f"{_unlike(mine, its)} in {base} and {_unlike(its, mine)} in {test}"
     if len(ours.answer) != len(theirs.answer) or ours.kind.value in _YES_NO:
         return f"{base}{_answered(ours, None).replace(':', '')}, {test}{_answered(theirs, None).replace(':', '')}"

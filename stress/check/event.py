@@ -100,6 +100,7 @@ class EventKind(str, Enum):
 
 
 ALL_POOLS = ""
+STILL_FOUND = 1  # the token of a PUBLISHED that tells of a key of what was there before
 
 # What an engine may let be watched; and `offsets`, which the probe alone decides: samples of slots inside a page; and
 # `clock`, which the rank tells.

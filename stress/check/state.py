@@ -147,8 +147,10 @@ class Shadow:
             return
         written = pool.valid[self.transfers.is_written(event.pool, pool.valid)]
         withdrawn = self.promises.withdrawn(event.pool, pool.valid)
+        loaded = pool.valid[self.transfers.load_ended(event.pool, pool.valid)]
         pool.lend(event.cause.rid, self.cause_index(event.cause))
         self.transfers.write(event, written)
+        self.transfers.keep_ends(event.pool, loaded)
         self.promises.keep(event.pool, withdrawn)
 
     def _return(self, event: Event) -> None:

@@ -80,6 +80,11 @@ class TransferShadow:
         of = self._pages[pool]
         return int(of.ended_by[page]) if of.ended_in[page] == of.lent_by[page] else 0
 
+    def keep_ends(self, pool: str, pages: np.ndarray) -> None:
+        """These, of which a load had ended, have been lent with what is in them."""
+        of = self._pages[pool]
+        of.ended_in[pages] = of.lent_by[pages]
+
     def to_be_loaded(self, pool: str) -> np.ndarray:
         """Pages that loads under way have still to bring."""
         loads = [one.pages for one in self.open.values() if one.kind == "load" and one.pool == pool]

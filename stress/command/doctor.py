@@ -15,8 +15,8 @@ BROKEN = 3
 WIDTH = 100
 _CALLED = {
     "cuda": "layout.device = cuda",
-    "fetched_targets": "fetched targets (sglang==V, lmcache==V)",
-    "fetched_vllm_targets": "vllm==V",
+    "fetched_targets": "fetched targets (sglang==V)",
+    "fetched_vllm_targets": "fetched targets (vllm==V)",
 }
 
 

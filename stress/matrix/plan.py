@@ -46,7 +46,8 @@ def make_matrix(
     """The document of the matrix. `on_row` gets each row as soon as it and those before it are there.
 
     With `each_rule_off` it has what each rule is needed for; `on_trial` gets each row without a rule, and how many
-    there are. `ended_early`: why not all of that was made, one of INTERRUPTED and KILLED; else null.
+    there are. `ended_early`: why not all of that was made: INTERRUPTED, KILLED, or what the subject's tree has not that
+    a row needs; else null.
     """
     rows: list[dict[str, Any]] = []
     document: dict[str, Any] = {"schema": 1, "ended_early": None, "rows": rows}
@@ -64,6 +65,10 @@ def make_matrix(
         document["ended_early"] = INTERRUPTED
     except BrokenProcessPool:
         document["ended_early"] = KILLED
+    except (ValueError, ImportError) as error:
+        if subject.tree is None:
+            raise  # the reference refuses nothing: a defect
+        document["ended_early"] = f"can't be made of {subject.target}: {error}"
     return document | ({"rules": by_rule(tried)} if each_rule_off else {})
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stress.check.event import EventKind
-from stress.check.rules.i17_published import STILL
+from stress.check.event import STILL_FOUND, EventKind
 from stress.probe.block_watch import BlockWatch
 
 _PUBLISHED, _FORGOTTEN = EventKind.PUBLISHED, EventKind.FORGOTTEN
@@ -54,14 +53,19 @@ class PublishWatch:
     def _lending(self, inner: Callable) -> Callable:
         def call(*args, **kwargs):
             blocks = inner(*args, **kwargs)
-            keys, find = self._keys, self._pool.cached_block_hash_to_block.get_one_block
-            known = [block for block in blocks if block.block_id in keys]
-            still = [block.block_id for block in known if find(keys.pop(block.block_id)) is block]
+            known = [block for block in blocks if block.block_id in self._keys]
+            still = [block.block_id for block in known if self._finds(self._keys.pop(block.block_id), block)]
             if still:
-                self._tell(_PUBLISHED, still, "get_new_blocks", token=STILL)
+                self._tell(_PUBLISHED, still, "get_new_blocks", token=STILL_FOUND)
             return blocks
 
         return call
+
+    def _finds(self, key: object, block) -> bool:
+        """Whether the map has the block under the key, where it may have others too."""
+        found = self._pool.cached_block_hash_to_block
+        contain = getattr(found, "contain", None)
+        return found.get_one_block(key) is block if contain is None else contain(key, block.block_id)
 
     def _evicting(self, inner: Callable) -> Callable:
         def call(block_ids: Iterable[int]):

@@ -91,11 +91,20 @@ class DrivenLoop:
         return True
 
     def _update(self, rows: list[tuple[int, int]]) -> None:
-        """What was sampled; who has ended by that, or by what could not be loaded for it."""
-        for rid in self.state.engine.update(rows):
+        """What was sampled; who has ended by that, or by what could not be loaded for it. Any other end before the
+        last token is the target's error."""
+        state = self.state
+        for rid in state.engine.update(rows):
             request = self._live[rid]
             self._forget(request)
-            self.state.end(request, "cancelled" if request.left_to_produce else "finished")
+            if not request.left_to_produce:
+                state.end(request, "finished")
+            elif state.engine.marks().get("load_failed"):
+                state.end(request, "cancelled")
+            else:
+                state.give_up(
+                    request, f"was ended by the target {request.left_to_produce} tokens before its end"
+                )
 
     def _take_places(self, step: Step) -> None:
         """Who runs now, and who has to come again."""

@@ -70,6 +70,11 @@ def test_what_a_scheduler_answers_is_told_request_by_request():
     )
     found = parted(operations((22, 7), kind=Kind.UPDATE), operations((22,), kind=Kind.UPDATE))
     assert "answered differently: request 7 ended in a and nothing else in b." in found["why"]
+    turned = operations((0, 4, 0, 8, 3, 96, 32), kind=Kind.SCHEDULE)
+    assert (
+        "the same in another order, from request 3 from 96, 32 tokens in a and request 4 from 0, 8 tokens in b on."
+        in parted(operations((0, 3, 96, 32, 4, 0, 8), kind=Kind.SCHEDULE), turned)["why"]
+    )
     many = operations((0, *range(30)), kind=Kind.SCHEDULE)
     assert (
         "; and 6 more in a and nothing scheduled in b."

@@ -17,6 +17,7 @@ class Loading(Scripted):
         super().__init__()
         self.loads, self.stores, self.last_us = dict(loads or {}), stores, last_us
         self.updates = []
+        self.failed = 0
 
     def schedule(self):
         self.refuses = tuple(self.loads)
@@ -25,6 +26,9 @@ class Loading(Scripted):
     def pending_us(self):
         told = [abs(at_us) for rid, at_us in self.loads.items() if at_us is not NEVER and rid in self.known]
         return min([*told, *([] if self.last_us is None else [self.last_us])], default=None)
+
+    def marks(self):
+        return {"load_failed": self.failed}
 
     def transfer_of(self, rid):
         return "load" if rid in self.loads else "store" if rid in self.stores else ""
@@ -36,6 +40,7 @@ class Loading(Scripted):
             if at_us is not NEVER and abs(at_us) <= self.now_us:
                 del self.loads[rid]
                 if at_us < 0:
+                    self.failed += 1
                     ended.append(rid)
                     del self.known[rid]
         if self.last_us is not None and self.last_us <= self.now_us:

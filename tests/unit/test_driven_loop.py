@@ -72,6 +72,20 @@ def test_a_request_that_an_idle_engine_never_schedules_is_given_up():
     assert stuck == [(1, "with 20 tokens is not scheduled on an idle rank")]
 
 
+def test_a_request_that_the_target_ends_early_for_nothing_is_an_error():
+    class Hasty(Scripted):
+        def update(self, rows):
+            ended = super().update(rows)
+            if 1 not in self.known or self.known[1] < 22:
+                return ended
+            del self.known[1]
+            return (*ended, 1)
+
+    state, stuck = run(Hasty(), planned(0), planned(1))
+    assert (state.counts["finished"], state.counts["cancelled"]) == (1, 0) and "cancelled" not in state.marks
+    assert stuck == [(1, "was ended by the target 3 tokens before its end")]
+
+
 def test_a_request_that_is_preempted_with_nobody_beside_it_is_given_up():
     state, stuck = run(Scripted(preempts={4: [0]}), planned(0))
     assert state.counts["stuck"] == 1

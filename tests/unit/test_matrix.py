@@ -115,3 +115,11 @@ def test_an_unknown_fault_is_one_line(capsys):
     assert printed.err.splitlines()[0].startswith(
         "kvstress: --fault F99: unknown fault; the faults are F01, F02"
     )
+
+
+def test_a_tree_that_can_not_be_driven_ends_the_matrix_in_one_line(tmp_path, capsys):
+    (tmp_path / "vllm" / "v1" / "core").mkdir(parents=True)
+    assert main(["matrix", "--target", f"path:{tmp_path}", "--fault", "F26"]) == 3
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert line.startswith(f"kvstress: the matrix can't be made of path:{tmp_path}: ")
+    assert line.endswith("; use vLLM 0.20 or later; 0 of 2 rows were made")

@@ -193,6 +193,21 @@ def test_i17_a_load_that_came_short_is_read():
     assert bench.ledger.findings == {"I17": 2}
 
 
+def test_i17_a_load_that_came_short_is_blamed_also_once_its_pages_are_found_again():
+    bench = KeyedBench()
+    blocks = bench.lend(1, 2)
+    bench.load(7, blocks)
+    bench.load(7, blocks, came=blocks[:1])
+    bench.free(1, blocks)
+    bench.do("admit", 2, lambda: bench.pool.touch(blocks), full=blocks)
+    bench.read(2, [1, 2], "whole")
+    finding = bench.only("I17")
+    assert (finding.operation, finding.page) == (
+        3,
+        2,
+    ) and "its load ended without it in operation 3" in finding.message
+
+
 def test_a_last_page_that_is_read_in_part_need_not_be_written():
     bench = KeyedBench()
     blocks = bench.lend(1, 2)

@@ -143,6 +143,16 @@ def test_nobody_tells_an_end_twice_in_one_answer():
     assert bench.at(20 * STEP_US)[0].stored is None
 
 
+def test_a_failure_that_waits_its_turn_is_told_before_its_end_is_told_again():
+    """One load fails in an answer; what was told of the other must not sound as if it had come."""
+    bench = Bench(failed_loads=1, twice_loads=1, steps_late=1)
+    bench.load([3, 4, 5], ["7"], event=0)
+    bench.load([6], ["8"], event=1)
+    (first,), (second,) = bench.at(50 * STEP_US), bench.at(50 * STEP_US)
+    assert first.loaded == ("7",) and first.invalid <= {3, 4, 5}
+    assert set(second.loaded) == {"7", "8"} and second.invalid == {6}
+
+
 def test_an_end_that_is_never_told_stays_under_way():
     bench = Bench(lost_loads=1)
     bench.load([3], ["7"])

@@ -13,12 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stress.check.event import Event, EventKind
+from stress.check.event import STILL_FOUND, Event, EventKind
 from stress.check.history import blame
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
-
-STILL = 1  # the token of a PUBLISHED that tells of an older key
 
 
 class _Ahead(NamedTuple):
@@ -47,7 +45,7 @@ class Published(Rule):
         if event.kind is EventKind.FORGOTTEN:
             kept = [one.where(~np.isin(one.pages, event.pages)) for one in ahead]
             self._ahead[event.pool] = [one for one in kept if len(one.pages)]
-        elif event.token == STILL:
+        elif event.token == STILL_FOUND:
             report(_still_found(event))
         else:
             lends = shadow.pools[event.pool].lent_by[event.pages]

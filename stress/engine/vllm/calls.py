@@ -49,9 +49,8 @@ class Calls:
             zip((group.name for group in groups), manager.coordinator.single_type_managers, strict=True)
         )
         self._hasher = tree.kv_cache_utils.get_request_block_hasher(page_size, page_hash)
-        self.windows_moved = self.evicted = (
-            0  # calls that gave pages back so; keys that left the prefix map at a lend
-        )
+        self.windows_moved = 0  # calls in which a window gave pages back
+        self.evicted = 0  # keys that left the prefix map at a lend
         self._tell_window_steps()
         self._count_evictions()
 
@@ -73,16 +72,16 @@ class Calls:
 
     def _count_evictions(self) -> None:
         """A cached prefix goes when its block is lent for something else: nobody is asked for it."""
-        give, found = self.pool.get_new_blocks, self.pool.cached_block_hash_to_block
+        pool, give = self.pool, self.pool.get_new_blocks
 
         def giving(*args, **kwargs):
-            before = len(found)
+            before = len(pool.cached_block_hash_to_block)  # a reset puts another one there
             try:
                 return give(*args, **kwargs)
             finally:
-                self.evicted += max(0, before - len(found))
+                self.evicted += max(0, before - len(pool.cached_block_hash_to_block))
 
-        self.pool.get_new_blocks = giving
+        pool.get_new_blocks = giving
 
     def request(self, spec: RequestSpec, *, sampling: dict[str, Any] | None = None, **more: Any) -> Any:
         """The tree's own Request, whose hashes are known as far as its tokens are. `sampling`: attributes of its

@@ -1,15 +1,15 @@
 """What goes wrong between vLLM's scheduler and the workers of its connector, drawn from the seed.
 
 Each copy, worker and request has draws of its own, so that one share does not move what another hits. A share of 0
-draws nothing. What is late or told again is so by 1 to `steps_late` steps' time. A request whose load has failed twice
-is left alone: under the policy to compute again it loads anew each time, and would never get on.
+draws nothing. What is late or told again is so by 1 to `steps_late` steps' time. From its third load on a request is
+left alone: under the policy to compute again it loads anew each time, and would never get on.
 """
 
 from __future__ import annotations
 
 from stress.words import below, chance, split, words
 
-LOADS_THAT_FAIL = 2  # of one request
+LOADS_THAT_FAIL = 2  # of one request the first ones may
 _OF = {"load": "loads", "offload": "stores"}
 _SHARES = ("late_loads", "late_stores", "twice_loads", "twice_stores", "lost_loads", "lost_stores")
 

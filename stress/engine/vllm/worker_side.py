@@ -150,16 +150,19 @@ class Workers:
 
     def _due(self, now_us: int) -> list[Word]:
         """What is told now. Nobody tells one end twice in one answer, and one request's load fails in it at most, for a
-        scheduler ends those that fail in the order of a set; what remains goes with a later answer."""
+        scheduler ends those that fail in the order of a set; what remains goes with a later answer, a second time not
+        before the first."""
         said: dict[tuple[int, int], Word] = {}
-        left, fails = [], -1
+        left, held, fails = [], set(), -1
         for word in sorted(self._words):
+            end = word.number, word.worker
             failed = bool(word.of.failed) and not word.again
-            waits = word.due_us > now_us or (word.number, word.worker) in said
+            waits = word.due_us > now_us or end in said or end in held
             if waits or (failed and fails not in (-1, word.number)):
                 left.append(word)
+                held.add(end)
                 continue
-            said[word.number, word.worker] = word
+            said[end] = word
             if failed:
                 fails = word.number
         self._words = left
