@@ -68,7 +68,9 @@ class Operator:
         self.loads_due_us = engine.loads_due_us
         self.failed_loads = engine.failed_loads
         self.landed = engine.landed
-        self.transfer_of = getattr(engine, "transfer_of", None)  # of an engine that schedules by itself
+        # Of an engine that schedules by itself.
+        self.transfer_of = getattr(engine, "transfer_of", None)
+        self.failures_told = getattr(engine, "failures_told", None)
 
     @property
     def now_us(self) -> int:

@@ -63,6 +63,9 @@ class SchedulingEngine(Protocol):
     def transfer_of(self, rid: int) -> str:
         """load: the request waits for a load of its pages; store: pages of it are being stored; "": neither."""
 
+    def failures_told(self) -> int:
+        """How many loads its workers have said to have failed."""
+
     def never_told_us(self) -> int | None:
         """When the first of those transfers was due whose end is never told; None: there is none."""
 

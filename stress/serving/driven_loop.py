@@ -99,7 +99,7 @@ class DrivenLoop:
             self._forget(request)
             if not request.left_to_produce:
                 state.end(request, "finished")
-            elif state.engine.marks().get("load_failed"):
+            elif state.engine.failures_told():
                 state.end(request, "cancelled")
             else:
                 state.give_up(

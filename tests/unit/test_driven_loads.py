@@ -27,8 +27,8 @@ class Loading(Scripted):
         told = [abs(at_us) for rid, at_us in self.loads.items() if at_us is not NEVER and rid in self.known]
         return min([*told, *([] if self.last_us is None else [self.last_us])], default=None)
 
-    def marks(self):
-        return {"load_failed": self.failed}
+    def failures_told(self):
+        return self.failed
 
     def transfer_of(self, rid):
         return "load" if rid in self.loads else "store" if rid in self.stores else ""

@@ -197,6 +197,9 @@ class DrivenEngine(Readings):
     def pending_us(self) -> int | None:
         return None if self.transfers is None else self.transfers.pending_us(self.now_us)
 
+    def failures_told(self) -> int:
+        return 0 if self.offload is None else self.offload.failures_told
+
     def never_told_us(self) -> int | None:
         return None if self.offload is None else self.offload.never_told_us()
 

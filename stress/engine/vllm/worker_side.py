@@ -49,6 +49,7 @@ class Workers:
         self._never_told: dict[int, int] = {}  # ticket -> when its end was due
         self._loads_of: Counter[str] = Counter()
         self._tickets = 0
+        self.failures_told = 0
         self.ended: Counter[str] = Counter()  # loads and offloads, and loads of a request that failed
         self.on_begin: Callable[[Copy], None] = lambda copy: None  # its pages are held
         self.on_copy: Callable[[Copy], None] = lambda copy: None  # its source is read
@@ -186,6 +187,7 @@ class Workers:
         stored = {event.event: 1 for event in events if event.kind == "offload"}
         # Whichever worker sees it tells of a failure; here it is the first one.
         failed = [one for word in mine if not (word.again or worker) for one in word.of.failed]
+        self.failures_told += len(failed)
         metadata, kind = self._tree.simple_offload_metadata, self._tree.outputs.KVConnectorOutput
         told = {
             # In their order, where upstream has a set.
