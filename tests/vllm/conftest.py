@@ -6,6 +6,10 @@ installed.
 """
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +26,21 @@ FETCHED = "0.20.2"
 def vllm_tree():
     """A function of a version: the folder that holds that release's `vllm/`."""
     return _tree
+
+
+@pytest.fixture
+def ask(vllm_tree):
+    """A function of a script, a version and the script's further arguments: the document that it prints."""
+
+    def run(name, version, *arguments, hash_seed="0"):
+        script = Path(__file__).with_name(name)
+        command = [sys.executable, "-W", "ignore", str(script), str(vllm_tree(version)), *arguments]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
 def _tree(version: str) -> Path:

@@ -1,11 +1,5 @@
 """vLLM's own scheduler, driven by driven_steps.py and driven_run.py. Skipped where there is no tree: see conftest."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 VERSIONS = ("0.20.2", "0.28.0", "0.33.0")
@@ -14,21 +8,6 @@ pytestmark = pytest.mark.slow
 SHORT = ("workload.requests=60", "check.require=[]")
 GROUPS = 'pool.groups=["full", "sliding:16:64", "chunked:16:64"]'
 _steps: dict = {}
-
-
-@pytest.fixture
-def ask(vllm_tree):
-    """A function of a script, a version and the script's further arguments: the document that it prints."""
-
-    def run(name, version, *arguments, hash_seed="0"):
-        script = Path(__file__).with_name(name)
-        command = [sys.executable, "-W", "ignore", str(script), str(vllm_tree(version)), *arguments]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
 
 
 @pytest.fixture

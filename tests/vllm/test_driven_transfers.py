@@ -4,10 +4,6 @@ Skipped where there is no tree: see conftest. A process imports one tree, so one
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -39,21 +35,6 @@ SHORT = (
 # Of the configuration itself, besides failed loads.
 OTHERS = tuple(f"injections.{name}=0.2" for name in ("late_loads", "late_stores", "twice_stores"))
 _told: dict = {}
-
-
-@pytest.fixture
-def ask(vllm_tree):
-    """A function of a script, a version and the script's further arguments: the document that it prints."""
-
-    def run(name, version, *arguments, hash_seed="0"):
-        script = Path(__file__).with_name(name)
-        command = [sys.executable, "-W", "ignore", str(script), str(vllm_tree(version)), *arguments]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
 
 
 @pytest.fixture
