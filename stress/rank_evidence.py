@@ -12,6 +12,7 @@ import os
 import traceback
 
 from stress.check.coverage import Coverage
+from stress.check.marks import OF_SCHEDULER
 from stress.check.shadow import Ledger
 from stress.engine.scheduling import schedules
 from stress.operator import Operator, TargetFailed
@@ -161,7 +162,7 @@ class RankEvidence:
             kept=list(ledger.kept),
             marks=dict(self.coverage.reached),
             faults_reached=dict(faults.reached),
-            marks_exempt=sorted(engine.marks_exempt),
+            marks_exempt=sorted(engine.marks_exempt.union(() if schedules(engine) else OF_SCHEDULER)),
             rules_watched=ledger.rules_watched if probe else [],
             free_at_start=self._free_at_start,
             checker_crashed=ledger.crashed,

@@ -1,5 +1,15 @@
 """The marks: what a run can be required to have done, for it would mean little otherwise."""
 
+# Of an engine that schedules by itself: clients left requests in that state.
+OF_SCHEDULER = (
+    "aborted_waiting",
+    "aborted_loading",  # waiting for a load
+    "aborted_prefill",
+    "aborted_decode",
+    "aborted_preempted",
+    "aborted_storing",  # with pages that were being stored
+)
+
 MARKS = (
     "linker_loaded_without_swa",  # a load-back gave FULL slots and no SWA peers
     "load_back",  # a prefix came back from the external store
@@ -10,13 +20,6 @@ MARKS = (
     "chunk_crossed_page",  # one prefill chunk went over a page's edge
     "spec_tail_returned",  # whole pages reserved for drafts came back at the end
     "cancelled",
-    # of an engine that schedules by itself: clients left requests in that state
-    "aborted_waiting",
-    "aborted_loading",  # waiting for a load
-    "aborted_prefill",
-    "aborted_decode",
-    "aborted_preempted",
-    "aborted_storing",  # with pages that were being stored
     "offloaded",  # new pages reached the external store
     "load_failed",  # a load did not bring all its pages (linker.faults)
     "offload_failed",
@@ -24,4 +27,5 @@ MARKS = (
     "tombstone_recovered",
     "node_split",
     "idle_rank",  # took part in an exchange as idle while a peer had tokens
+    *OF_SCHEDULER,
 )

@@ -6,7 +6,9 @@ import pytest
 from rank_driver import run_arm
 
 from allocator.page_pool import PagePool
+from stress.check.marks import OF_SCHEDULER
 from stress.config import load_config
+from stress.matrix.drive import drive
 from stress.probe import allocator_watch
 from stress.probe.capture import DeviceReader
 from stress.result import FindingLine, OperationBlock
@@ -156,3 +158,9 @@ def test_a_pool_that_lends_a_page_beyond_its_end_is_told_and_no_check_is_lost(mo
     assert (result.status, result.checker_crashed) == ("errored", "")
     assert result.first_error.kind == "IndexError"
     assert "stress/probe" not in result.first_error.traceback.splitlines()[-2]
+
+
+def test_marks_of_a_scheduler_are_asked_of_no_engine_without_one():
+    small = ["layout.tp_size=1", "layout.dp_size=1", "workload.requests=3", "check.require=[]"]
+    (result,) = drive(load_config("smoke", small), "patched", lambda _rank: lambda _line: None, None)
+    assert set(OF_SCHEDULER) <= set(result.marks_exempt)
