@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+from stress.engine.unagreed import Unagreed
 
 
-class Alone:
+class Alone(Unagreed):
     """For an engine without a device to wait for: one rank's decisions are its own."""
 
     def synchronize(self) -> None: ...
@@ -14,12 +14,3 @@ class Alone:
         return b""
 
     def learn(self, news: list[bytes]) -> None: ...
-
-    def join(self, members: int) -> None:
-        return None
-
-    def lookup_keys(self, rid: int) -> np.ndarray:
-        raise NotImplementedError("lookups are not agreed")
-
-    def landed(self, rids: list[int]) -> bool:
-        return True

@@ -54,17 +54,20 @@ class Published(Rule):
     def end(self, event: None, shadow: Shadow, report: Report) -> None:
         for name, ahead in self._ahead.items():
             if ahead:
-                left = (self._look(name, one, shadow, report) for one in ahead)
+                loads = shadow.transfers.to_be_loaded(name)
+                left = (self._look(name, one, loads, shadow, report) for one in ahead)
                 self._ahead[name] = [one for one in left if one is not None]
 
-    def _look(self, name: str, ahead: _Ahead, shadow: Shadow, report: Report) -> _Ahead | None:
-        """What is still to be written of it."""
+    def _look(
+        self, name: str, ahead: _Ahead, loads: np.ndarray, shadow: Shadow, report: Report
+    ) -> _Ahead | None:
+        """What is still to be written of it. `loads`: pages that loads have still to bring."""
         pool, transfers, pages = shadow.pools[name], shadow.transfers, ahead.pages
         open_yet = ~transfers.is_written(name, pages) & (pool.lent_by[pages] == ahead.lends)
         if not np.count_nonzero(open_yet):
             return None
         lost = open_yet & ~pool.on_loan[pages]
-        loading = open_yet & ~lost & np.isin(pages, transfers.to_be_loaded(name))
+        loading = open_yet & ~lost & np.isin(pages, loads)
         for wrong, why in (
             (lost, "whose request has lost it, and nothing will write it"),
             (loading, "which a load has still to bring"),

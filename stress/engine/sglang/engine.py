@@ -7,7 +7,6 @@ are not observed: the Rust core keeps them to itself. A page size of 1 is anothe
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from stress.check.event import EdgeShape, PoolShape
@@ -15,9 +14,10 @@ from stress.engine.contract import Admission, RequestSpec
 from stress.engine.sglang.calls import Calls
 from stress.engine.sglang.readings import EVICTION_INTERVAL_TOKENS, SglangReadings
 from stress.engine.sglang.request import SglangRequest
+from stress.engine.unagreed import Unagreed
 
 
-class SglangEngine(SglangReadings):
+class SglangEngine(Unagreed, SglangReadings):
     """`calls`: the tree's objects, built by stress.engine.sglang.build."""
 
     # The tree core keeps splits and recoveries to itself; a release as shipped screens unmapped pages from the group.
@@ -208,14 +208,3 @@ class SglangEngine(SglangReadings):
     def learn(self, news: list[bytes]) -> None:
         for additions in news:
             self.calls.linker.direct.learn(additions)
-
-    # Lookups and transfers are not agreed: without transfer faults the members' stores can't differ.
-
-    def join(self, members: int) -> None:
-        return None
-
-    def lookup_keys(self, rid: int) -> np.ndarray:
-        raise NotImplementedError("lookups are not agreed")
-
-    def landed(self, rids: list[int]) -> bool:
-        return True

@@ -6,20 +6,13 @@ The row, what was loaded for it and the lock on its prefix stay; the scheduler h
 from __future__ import annotations
 
 from allocator.faults.log import FaultLog
+from stress.engine.joined import Joined
 
 
-class AbortBeforeBatch:
-    """Overrides a ReferenceEngine. `_joined`: requests that have been part of a batch."""
+class AbortBeforeBatch(Joined):
+    """Overrides a ReferenceEngine."""
 
     faults: FaultLog
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._joined: set[int] = set()
-
-    def extend(self, rows: list[tuple[int, int]]) -> bool:
-        self._joined.update(rid for rid, _ in rows)
-        return super().extend(rows)
 
     def abort(self, rid: int) -> None:
         if rid in self._joined or not self.faults.acts("F14"):

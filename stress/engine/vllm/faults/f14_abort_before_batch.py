@@ -6,20 +6,13 @@ The scheduler has forgotten the request; the manager still has its tables, with 
 from __future__ import annotations
 
 from allocator.faults.log import FaultLog
+from stress.engine.joined import Joined
 
 
-class AbortBeforeBatch:
-    """Overrides a VllmEngine. `_joined`: requests that have been part of a batch."""
+class AbortBeforeBatch(Joined):
+    """Overrides a VllmEngine."""
 
     faults: FaultLog
-
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
-        self._joined: set[int] = set()
-
-    def extend(self, rows: list[tuple[int, int]]) -> bool:
-        self._joined.update(rid for rid, _ in rows)
-        return super().extend(rows)
 
     def abort(self, rid: int) -> None:
         if rid in self._joined or not self.faults.acts("F14"):
