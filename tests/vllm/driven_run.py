@@ -3,27 +3,13 @@
 import json
 import sys
 
-from stress.config import load_config
-from stress.matrix.drive import drive
+from driven_rank import run_rank
 
 
 def main(root: str, version: str, policy: str, *overrides: str) -> dict:
-    target = f"arms.v0330.target=vllm-scheduler=={version}"
-    config = load_config("vllm-priority", [target, f"serving.policy={policy}", *overrides])
-    (result,) = drive(config, "v0330", lambda rank: lambda line: None, root)
+    result, told = run_rank("vllm-priority", root, version, f"serving.policy={policy}", *overrides)
     first = result.first_finding
-    return {
-        "status": result.status,
-        "crashed": result.checker_crashed,
-        "errors": result.errors,
-        "digest": result.digest,
-        "ended": result.requests_finished + result.requests_cancelled,
-        "started": result.requests_started,
-        "findings": result.findings,
-        "first": None if first is None else [first.rule, first.operation, first.noticed],
-        "marks": result.marks,
-        "watched": result.rules_watched,
-    }
+    return told | {"first": None if first is None else [first.rule, first.operation, first.noticed]}
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from driven_rank import watched
 
 from stress.check.shadow import Ledger
 from stress.config_schema import Config, Linker, Pool, Serving
 from stress.engine.contract import RequestSpec
 from stress.engine.vllm.driven_build import build_driven
 from stress.operator import Operator
-from stress.probe import Probe
 
 BLOCKS, PAGE = 10, 16
 A, B = 0, 1
@@ -58,10 +58,7 @@ def build(root: str, policy: str) -> tuple[Operator, Ledger]:
     engine = build_driven(config, Path(root))
     if policy == "rolled-back":
         roll_back(engine)
-    ledger = Ledger(engine.pools, engine.edges)
-    probe = Probe(engine, ledger, "full")
-    operator = Operator(engine, probe, lambda operation: None, lambda: None, level=3, count_asserts=False)
-    return operator, ledger
+    return watched(engine)
 
 
 def roll_back(engine) -> None:

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from driven_rank import watched
 
 from stress.check.shadow import Ledger
 from stress.config_schema import Config, Linker, Pool, Serving
 from stress.engine.contract import RequestSpec
 from stress.engine.vllm.driven_build import build_driven
 from stress.operator import Operator
-from stress.probe import Probe
 
 BLOCKS, PAGE, PROMPT, OUTPUT = 10, 16, 97, 2
 A, B = 0, 1
@@ -54,10 +54,7 @@ def build(root: str, how: str) -> tuple[Operator, Ledger]:
         engine.offload._injections.told_by_request = lambda rid, loads: False
     if how == "released":
         release(engine)
-    ledger = Ledger(engine.pools, engine.edges)
-    probe = Probe(engine, ledger, "full")
-    operator = Operator(engine, probe, lambda operation: None, lambda: None, level=3, count_asserts=False)
-    return operator, ledger
+    return watched(engine)
 
 
 def release(engine) -> None:

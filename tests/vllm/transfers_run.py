@@ -6,8 +6,7 @@ The cases are a JSON object: name -> overrides. The injections are off but for t
 import json
 import sys
 
-from stress.config import load_config
-from stress.matrix.drive import drive
+from driven_rank import run_rank
 
 NONE = ("late_loads", "late_stores", "twice_stores", "failed_loads")
 
@@ -17,26 +16,15 @@ def main(root: str, version: str, cases: str) -> dict:
 
 
 def run(root: str, version: str, *overrides: str) -> dict:
-    target = f"arms.v0330.target=vllm-scheduler=={version}"
     off = [f"injections.{name}=0" for name in NONE]
-    config = load_config("vllm-scheduler", [target, "check.require=[]", *off, *overrides])
-    (result,) = drive(config, "v0330", lambda rank: lambda line: None, root)
+    result, told = run_rank("vllm-scheduler", root, version, "check.require=[]", *off, *overrides)
     first, asserted, error = result.first_finding, result.first_assert, result.first_error
-    return {
-        "status": result.status,
-        "crashed": result.checker_crashed,
-        "errors": result.errors,
-        "digest": result.digest,
-        "ended": result.requests_finished + result.requests_cancelled,
-        "started": result.requests_started,
-        "findings": result.findings,
+    return told | {
         "messages": [finding.message for finding in result.kept],
         "first": None if first is None else [first.rule, first.operation, first.message],
         "assert": None if asserted is None else [asserted.operation, asserted.where, asserted.message],
         "error": None if error is None else [error.operation, error.kind, error.message],
         "operations": result.operations,
-        "marks": result.marks,
-        "watched": result.rules_watched,
     }
 
 
