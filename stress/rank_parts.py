@@ -32,6 +32,9 @@ from stress.tp_group import TPGroup
 from stress.workload.plan import Plan, build_plan
 from stress.workload.tokens import page_tokens
 
+# Operations that are checked at once; those of a rank that is killed are lost to the checks.
+LANDS_EVERY = 32
+
 
 class RankParts(NamedTuple):
     """What a spec names, built: `faults` are told the operation, and are in the engine already."""
@@ -79,6 +82,7 @@ def build_probe(parts: RankParts, ledger: Ledger, group: TPGroup | None) -> Prob
         check.content_checked,
         check.bytes_per_token,
         closely=check.closely,
+        lands_every=1 if check.on_finding == "stop" else LANDS_EVERY,
         tells_clock=True,
         also=group.observes if group is not None else frozenset(),
     )

@@ -1,15 +1,16 @@
 """Tells events to the ledger under the operation that caused them, at once or when their ids have landed.
 
-On a CPU the ledger sees an event as it happens. On a GPU an event waits here with the copies of its ids, and is shown
-in the same order, under its own operation, by `land`: nothing is judged late by more than a step, or under a later
-operation's name.
+On a CPU the ledger sees an event as it happens, or, where `lands_late`, some operations later: what one event after
+the other takes stays in the processor's caches then, which is a tenth of what the checks cost. On a GPU an event waits
+for the copies of its ids in any case. What waits is shown in the same order, under its own operation, by `land`:
+nothing is judged under a later operation's name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,6 +23,16 @@ _MOVES = frozenset(
     {EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.HOLD, EventKind.REF, EventKind.UNREF}
 )
 _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
+
+
+class Counted(NamedTuple):
+    """Counts of all pools at an operation's end: those of `told` are an event each if they are not plainly in order."""
+
+    cause: Cause
+    call: int
+    at_us: int
+    known: dict[str, tuple[int, ...]]
+    told: list[str]
 
 
 class HasStep(Protocol):
@@ -43,6 +54,7 @@ class Journal:
         self.ledger = ledger
         self.reader = reader
         self._waits = reader.waits
+        self.lands_late = reader.waits
         self.now_us = 0
         self.operation = self.cause = Cause(0, "", -1, "")
         self._step = ""  # of the present cause
@@ -52,7 +64,7 @@ class Journal:
         self.moved = False  # pages have changed hands since the counts were told last
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
-        self._waiting: list[tuple] = []
+        self._waiting: list = []  # on a CPU Event and Counted
 
     def begin(self, operation: Cause, at_us: int) -> None:
         """A new operation starts; its calls count from 1."""
@@ -83,7 +95,7 @@ class Journal:
         token: int = -1,
         table: str = "",
     ) -> None:
-        """Journals an event under the present cause; on a CPU the ledger sees it now.
+        """Journals an event under the present cause; where nothing lands late the ledger sees it now.
 
         `slots_of`: `pages` are slots of pages of that size, yet to be reduced to those pages whose first slot is
         among them, because that takes a look at the ids. Only where the reader waits.
@@ -91,31 +103,68 @@ class Journal:
         self.events += 1
         if kind in _MOVES:
             self.moved = True
-        if not self._waits:
-            self.ledger.observe(
-                Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token, table)
-            )
-            return
-        send = self.reader.send
-        ids = (send(pages), None if peers is None else send(peers))
-        self._waiting.append((kind, pool, *ids, slots_of, self.cause, self.call, method, self.now_us, token))
+        if self._waits:
+            send = self.reader.send
+            pages, peers = send(pages), None if peers is None else send(peers)
+        event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token, table)
+        if not self.lands_late:
+            self.ledger.observe(event)
+        elif slots_of:
+            self._waiting.append((event, slots_of))
+        else:
+            self._waiting.append(event)
+
+    def tell_counts(self, known: dict[str, tuple[int, ...]], told: list[str]) -> None:
+        """The target's counts of all pools at an operation's end; see Counted."""
+        counted = Counted(self.cause, self.call, self.now_us, known, told)
+        if self.lands_late:
+            self._waiting.append(counted)
+        else:
+            self._count(counted)
 
     def land(self) -> None:
-        """Shows the ledger what waited for copies from the device. The caller has synchronised the stream."""
+        """Shows the ledger what waits. On a GPU the caller has synchronised the stream."""
         waiting, self._waiting = self._waiting, []
-        land, ledger, before_us = self.reader.land, self.ledger, 0
-        for kind, pool, pages, peers, slots_of, cause, call, method, at_us, token in waiting:
-            pages = land(pages)
-            peers = None if peers is None else land(peers)
-            if slots_of:
-                starts = np.flatnonzero(pages % slots_of == 0)
-                pages, peers = pages[starts] // slots_of, peers[starts]
-            if kind in _PAIRED:
-                pages, peers = _first_of_each(pages, peers)
-            if cause.operation != ledger.operation:
-                ledger.settle(ledger.operation, before_us or at_us)
-            before_us = at_us
-            ledger.observe(Event(kind, pool, pages, peers, cause, call, method, at_us, token))
+        if self._waits:
+            waiting = [self._landed(event) for event in waiting]
+        ledger, before_us = self.ledger, 0
+        observe, at = ledger.observe, ledger.operation
+        for event in waiting:
+            operation = event.cause.operation
+            if operation != at:
+                ledger.settle(at, before_us or event.at_us)
+                at = operation
+            before_us = event.at_us
+            if type(event) is Event:
+                observe(event)
+            else:
+                self._count(event)
+
+    def _landed(self, event: Event | Counted | tuple[Event, int]) -> Event | Counted:
+        """With its ids on the host, as pages, one entry a page."""
+        slots_of = 0
+        if type(event) is tuple:
+            event, slots_of = event
+        if type(event) is Counted:
+            return event
+        land = self.reader.land
+        pages, peers = land(event.pages), None if event.peers is None else land(event.peers)
+        if slots_of:
+            starts = np.flatnonzero(pages % slots_of == 0)
+            pages, peers = pages[starts] // slots_of, peers[starts]
+        if event.kind in _PAIRED:
+            pages, peers = _first_of_each(pages, peers)
+        event.pages, event.peers = pages, peers
+        return event
+
+    def _count(self, counted: Counted) -> None:
+        cause, call, at_us, known, told = counted
+        if self.ledger.take_counts(known, cause):
+            return
+        for pool in told:
+            self.ledger.observe(
+                Event(EventKind.COUNTS, pool, list(known[pool]), None, cause, call, "end", at_us)
+            )
 
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""

@@ -2,7 +2,7 @@
 
 `begin(operation)` and `end()` go around every verb, `end` in a `finally`: it also tells what an operation did that
 raised. After an operation that can change a request's row the probe reads its table, and the counts after one that can
-have changed them.
+have changed them. What is told is checked every `lands_every` operations, in order, and where one has raised.
 `sweep()` reads everything that can be read, O(pool); `quiesce()` does so after a drain. On a GPU the ids wait on
 their own copies until `settle()`, which the caller calls once a step, after a synchronize that the step has anyway.
 """
@@ -33,6 +33,7 @@ class Probe:
     `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `closely`: one
     request in so many is watched closely (its window, locks, keys, content, live pages), one store in so many, and
     after one operation in so many the mapping is read again.
+    `lands_every`: operations after which what they told is checked, on a host: 1, as it happens.
     `tells_clock`: whoever drives the engine calls `clock` at each exchange. `also`: what others tell the ledger.
     """
 
@@ -44,6 +45,7 @@ class Probe:
         bytes_per_token: int = 0,
         *,
         closely: int = 1,
+        lands_every: int = 1,
         tells_clock: bool = False,
         also: frozenset[str] = frozenset(),
     ):
@@ -56,7 +58,10 @@ class Probe:
         self.watch, self.linker_watch, self.requests = watches.watch, watches.linker, watches.requests
         self.rows, self.locks, self._keys = watches.rows, watches.locks, watches.keys
         self.content, self.steps = watches.content, watches.steps
-        self._waits = self.watch.reader.waits
+        self._lands_every = lands_every
+        self._unseen = 0  # operations that have ended since what they told was checked
+        if lands_every > 1:
+            self.watch.lands_late = True
         self._tells_writes = "writes" in engine.observes
         self._reads_counts = "counts" in engine.observes
         self._asks_owners = "owners" in engine.observes
@@ -114,8 +119,12 @@ class Probe:
             if watch.source_lent and does.of_requests:
                 self.requests.tell_tables(rows)
             self._tell_counts(raised=self._raised())
-        if not self._waits:
+        if not watch.lands_late:
             self.ledger.settle(number, at_us)
+        elif not watch.reader.waits:
+            self._unseen += 1
+            if self._unseen >= self._lands_every or self._raised():
+                self.settle()
 
     def _after_pass(self, rows: Rows) -> None:
         watch = self.watch
@@ -168,10 +177,11 @@ class Probe:
         return self.watch.raised or _failing()
 
     def settle(self) -> None:
-        """On a GPU: the step's copies have landed, and what they say is checked. On a CPU nothing is left to do."""
-        if self._waits:
+        """Everything that was told is checked. On a GPU the step's copies have landed."""
+        self._unseen = 0
+        if self.watch.lands_late:
             self.watch.land()
-            self.ledger.settle(self._operation.number, self._operation.at_us)
+        self.ledger.settle(self._operation.number, self._operation.at_us)
 
     def clock(self, waiting: int, oldest_us: int, running: int, transfers: int, overdue_us: int) -> None:
         """How work goes on, once an exchange; see EventKind.CLOCK."""
@@ -183,17 +193,17 @@ class Probe:
     def sweep(self) -> None:
         """Reads free lists, mapping, cache and counters whole. Between operations."""
         tell_sweep(self._engine, self.watch, self.content)
-        self._settle_sweep()
+        self._settle_on_host()
 
     def quiesce(self) -> None:
         """After a drain: a sweep, and what is still locked, pinned, loading, offloading or running."""
         self.sweep()
         tell_leftover(self._engine, self.watch)
-        self._settle_sweep()
+        self._settle_on_host()
 
-    def _settle_sweep(self) -> None:
-        if not self._waits:
-            self.ledger.settle(self._operation.number, self._operation.at_us)
+    def _settle_on_host(self) -> None:
+        if not self.watch.reader.waits:
+            self.settle()
 
     def _tell_published(self, rid: int) -> None:
         """What the cache says of the path that was published: which pages are live, and by which keys it is found."""
@@ -209,19 +219,23 @@ class Probe:
         method = "raised" if raised else "end"
         moved = watch.moved or raised
         watch.moved = False
-        known = self._engine.counts() if self._reads_counts else {}
-        if known and not (raised or self._waits):
-            if known == self._told and not moved:
-                return
-            if self.ledger.take_counts(known, watch.cause):
-                self._told = dict(known)
-                return
-        for pool in watch.pools:
-            counts = known.get(pool.name) or (pool.shape.pages, pool.free_pages())
-            if self._told.get(pool.name) == counts and not (moved and pool is watch.source):
-                continue
-            self._told[pool.name] = counts
-            watch.tell(_COUNTS, pool.name, list(counts), None, method)
+        known = dict(self._engine.counts()) if self._reads_counts else {}
+        if len(known) < len(watch.pools):
+            uncounted = (pool for pool in watch.pools if pool.name not in known)
+            known |= {pool.name: (pool.shape.pages, pool.free_pages()) for pool in uncounted}
+        if known == self._told and not moved:
+            return
+        before, self._told = self._told, known
+        changed = [
+            pool.name
+            for pool in watch.pools
+            if before.get(pool.name) != known[pool.name] or (moved and pool is watch.source)
+        ]
+        if self._reads_counts and not raised:
+            watch.tell_counts(known, changed)
+            return
+        for pool in changed:
+            watch.tell(_COUNTS, pool, list(known[pool]), None, method)
 
 
 def _failing() -> bool:

@@ -1,0 +1,76 @@
+"""Whole ranks whose events are checked some operations later find what those find that are checked at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rank_driver import run_arm
+
+from stress import rank_parts
+from stress.check.event import Event
+from stress.config import load_config
+from stress.matrix.drive import drive
+from stress.probe import allocator_watch
+from stress.probe.capture import DeviceReader
+from stress.probe.journal import Journal
+
+ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1", "workload.requests=150", "workload.concurrency=12")
+SAME = ("status", "digest", "findings", "kept", "marks", "checker_crashed")
+
+
+@pytest.mark.parametrize("arm", ["unpatched", "patched"])
+def test_what_lands_late_is_judged_as_what_is_seen_at_once(arm, monkeypatch):
+    """Some operations later on a host, and a GPU's path on host tensors: the same findings, operations and marks."""
+    shape = ("check.on_assert=count", *ONE_RANK)
+    (late,) = run_arm(arm, *shape)[0]
+    monkeypatch.setattr(rank_parts, "LANDS_EVERY", 1)
+    (at_once,) = run_arm(arm, *shape)[0]
+    monkeypatch.setattr(allocator_watch, "reader_for", lambda device: DeviceReader())
+    (device,) = run_arm(arm, *shape)[0]
+    assert bool(at_once.findings) is (arm == "unpatched")
+    for name in SAME:
+        assert getattr(late, name) == getattr(at_once, name), name
+        assert getattr(device, name) == getattr(at_once, name), name
+    assert late.rules_watched == at_once.rules_watched
+    assert set(late.rules_watched) - set(device.rules_watched) == {"I8"}
+
+
+def test_an_assertion_leaves_nothing_unseen(monkeypatch):
+    """The rank ends with the operation that raises: the findings of that operation are its first."""
+    monkeypatch.setattr(rank_parts, "LANDS_EVERY", 1_000_000)
+    (result,) = run_arm("unpatched", *ONE_RANK)[0]
+    assert result.status == "asserted"
+    assert result.first_finding.noticed == result.first_assert.operation == result.operations
+
+
+@pytest.mark.parametrize("name", ["paged", "linker-swa", "ring"])
+def test_nobody_writes_to_what_waits(name, monkeypatch):
+    """An event owns its pages: what the engine does meanwhile changes none of those that wait."""
+    told, tell, land = [], Journal.tell, Journal.land
+
+    def keeping(journal, *args, **kwargs):
+        before = len(journal._waiting)
+        tell(journal, *args, **kwargs)
+        told.extend((event, *_copies(event)) for event in journal._waiting[before:])
+
+    def comparing(journal):
+        for event, pages, peers in told:
+            assert np.array_equal(event.pages, pages), f"{event.kind.value} of {event.method}"
+            assert peers is None or np.array_equal(event.peers, peers), (
+                f"{event.kind.value} of {event.method}"
+            )
+        compared.append(len(told))
+        told.clear()
+        land(journal)
+
+    compared = []
+    monkeypatch.setattr(Journal, "tell", keeping)
+    monkeypatch.setattr(Journal, "land", comparing)
+    config = load_config(name, ["workload.requests=80", "check.require=[]"])
+    results = drive(config, "reference", lambda _rank: lambda _line: None)
+    assert all(result.status == "finished" for result in results)
+    assert sum(compared) > 1000 and max(compared) > 50
+
+
+def _copies(event: Event):
+    return np.array(event.pages), None if event.peers is None else np.array(event.peers)
