@@ -50,7 +50,7 @@ class EventKind(str, Enum):
     # pool: at an exchange: pages = [requests that wait, us that the oldest has, requests that run, transfers on their
     # way, us since the next of them was due]
     CLOCK = "clock"
-    ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that the target still has of it
+    ENDED = "ended"  # pool, rid: after a request's end: pages = [locks, loads, rows] that are left of it, if any are
     # pool, rid, pages, token = place of the first one in the request's table: a running request's forward pass reads
     # these source pages in its window. A pool that an edge leads to: each of them must have a peer there.
     # method = "whole": the last of the pages too is read to its end

@@ -11,5 +11,7 @@ ONCE = np.int32(1)
 def first_difference(old: np.ndarray, new: np.ndarray) -> int:
     """Length of the common prefix of two arrays."""
     common = min(len(old), len(new))
+    if not common:
+        return 0
     differs = old[:common] != new[:common]
     return int(differs.argmax()) if np.count_nonzero(differs) else common

@@ -25,7 +25,7 @@ class Published:
         """The span's pages, whole ones, hold what it says."""
         pages, keys, labels = span.pages, span.keys, span.page_labels(self._page_size)
         there = self._there(pages)
-        if not there.all():
+        if np.count_nonzero(there) < len(pages):
             pages, keys, labels = pages[there], keys[there], labels[there]
         self._key[pages] = keys
         self._label[pages] = labels
@@ -39,9 +39,9 @@ class Published:
         if keys is None:
             keys = self.keys(pages)
             named = keys != _NOTHING
-            if not named.all():
+            if np.count_nonzero(named) < len(named):
                 pages, keys = pages[named], keys[named]
         return Span(pages, keys, 0, self._page_size, -1, 0, self._label.take(pages, mode="clip"))
 
     def _there(self, pages: np.ndarray) -> np.ndarray:
-        return (pages >= 0) & (pages < len(self._key))
+        return pages.view(np.uint64) < len(self._key)  # a negative id is a large one there

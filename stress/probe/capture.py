@@ -41,7 +41,8 @@ class HostReader:
             return [slots.item(at) // size for at in where]
         slots = slots[where]
         if len(slots) <= FEW:
-            return [slot // size for slot in slots.tolist()]
+            few = slots.tolist()
+            return few if size == 1 else [slot // size for slot in few]
         return slots.astype(np.int64, copy=False) // size
 
     def segment(self, tensor: torch.Tensor, start_pos: int, size: int) -> Column:

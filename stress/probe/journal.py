@@ -26,19 +26,27 @@ _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 
 
 class Counted(NamedTuple):
-    """Counts of all pools at an operation's end: those of `told` are an event each if they are not plainly in order."""
+    """Counts of all pools at an operation's end, and what they were when they were told last. If they are not plainly
+    in order those that have changed are an event each."""
 
     cause: Cause
     call: int
     at_us: int
     known: dict[str, tuple[int, ...]]
-    told: list[str]
+    before: dict[str, tuple[int, ...]]
+    moved: bool
 
 
 class HasStep(Protocol):
     """An engine, as far as this module needs it."""
 
     step: str
+
+
+class HasName(Protocol):
+    """A pool, as far as this module needs it."""
+
+    name: str
 
 
 class NoEngine:
@@ -48,7 +56,11 @@ class NoEngine:
 
 
 class Journal:
-    """`operation` is who asks at the moment; `engine.step` its word for the part of it that is going on."""
+    """`operation` is who asks at the moment; `engine.step` its word for the part of it that is going on. `pools`: those
+    that are watched, `source` the first of them."""
+
+    pools: list[HasName]
+    source: HasName
 
     def __init__(self, ledger: Ledger, reader: HostReader | DeviceReader):
         self.ledger = ledger
@@ -114,13 +126,21 @@ class Journal:
         else:
             self._waiting.append(event)
 
-    def tell_counts(self, known: dict[str, tuple[int, ...]], told: list[str]) -> None:
+    def tell_counts(self, known: dict[str, tuple], before: dict[str, tuple], moved: bool) -> None:
         """The target's counts of all pools at an operation's end; see Counted."""
-        counted = Counted(self.cause, self.call, self.now_us, known, told)
+        counted = Counted(self.cause, self.call, self.now_us, known, before, moved)
         if self.lands_late:
             self._waiting.append(counted)
         else:
             self._count(counted)
+
+    def recounted(self, known: dict[str, tuple], before: dict[str, tuple], moved: bool) -> list[str]:
+        """Pools whose counts have changed; where pages have moved also the first one, whose pages have owners."""
+        return [
+            pool.name
+            for pool in self.pools
+            if before.get(pool.name) != known[pool.name] or (moved and pool is self.source)
+        ]
 
     def land(self) -> None:
         """Shows the ledger what waits. On a GPU the caller has synchronised the stream."""
@@ -158,10 +178,10 @@ class Journal:
         return event
 
     def _count(self, counted: Counted) -> None:
-        cause, call, at_us, known, told = counted
+        cause, call, at_us, known, before, moved = counted
         if self.ledger.take_counts(known, cause):
             return
-        for pool in told:
+        for pool in self.recounted(known, before, moved):
             self.ledger.observe(
                 Event(EventKind.COUNTS, pool, list(known[pool]), None, cause, call, "end", at_us)
             )

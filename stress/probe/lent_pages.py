@@ -15,10 +15,12 @@ def host_lengths(lengths) -> list[int]:
     return lengths.tolist() if hasattr(lengths, "tolist") else [int(length) for length in lengths]
 
 
-def page_starts_of_extend(prefix: list[int], seq: list[int], page_size: int) -> slice | list[int]:
-    """Positions in the answer of `alloc_extend` for tokens [prefix, seq) of each request."""
+def page_starts_of_extend(prefixes, seqs, page_size: int) -> slice | list[int]:
+    """Positions in the answer of `alloc_extend` for tokens [prefix, seq) of each request; lengths on the host."""
+    prefix = host_lengths(prefixes)
     if len(prefix) == 1:
         return slice(-prefix[0] % page_size, None, page_size)
+    seq = host_lengths(seqs)
     starts: list[int] = []
     before = 0
     for lo, hi in zip(prefix, seq, strict=True):

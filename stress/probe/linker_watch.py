@@ -65,9 +65,12 @@ class LinkerWatch:
         if ticket is not None and ticket % self._closely:
             self._passed_over.add(ticket)
         elif ticket is not None:
-            sent = np.isin(pages, self._linker.pages_of(ticket))
-            with_swa = None if swa is None else pages[sent & swa]
-            self._began("offload", ticket, owner, keys[sent], pages[sent], with_swa)
+            sent = self._linker.pages_of(ticket)
+            if not np.array_equal(pages, sent):
+                of_these = np.isin(pages, sent)
+                keys, pages, swa = keys[of_these], pages[of_these], None if swa is None else swa[of_these]
+            with_swa = None if swa is None else pages[swa]
+            self._began("offload", ticket, owner, keys, pages, with_swa)
         return ticket
 
     def _cancel(self, ticket: int) -> bool:

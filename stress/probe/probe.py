@@ -70,6 +70,7 @@ class Probe:
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
+        self._failing = self._raised = False  # of the operation that ends: see `end`
         self._told: dict[str, tuple] = {}
 
     def open(self, spec: RequestSpec) -> None:
@@ -103,6 +104,9 @@ class Probe:
     def end(self, answer: tuple[int, ...] | None = None) -> None:
         """The engine has answered (see Operation; None: nothing), or raised."""
         watch, does = self.watch, self._does
+        # An exception that ends the operation is under way; or its target raised, and the engine went on.
+        self._failing = sys.exc_info()[0] is not None
+        self._raised = self._failing or watch.raised
         number, _, at_us, rows, _ = self._operation
         if does.commits:
             self._after_pass(rows)
@@ -112,18 +116,18 @@ class Probe:
         elif does.steps:
             watch.take_cause()
             ended = self.steps.after(self._operation.kind, answer)
-            self._tell_counts(raised=self._raised())
+            self._tell_counts()
             self._tell_ended(ended)
         elif watch.events != self._events_before:
             watch.take_cause()
             if watch.source_lent and does.of_requests:
                 self.requests.tell_tables(rows)
-            self._tell_counts(raised=self._raised())
+            self._tell_counts()
         if not watch.lands_late:
             self.ledger.settle(number, at_us)
         elif not watch.reader.waits:
             self._unseen += 1
-            if self._unseen >= self._lands_every or self._raised():
+            if self._unseen >= self._lands_every or self._raised:
                 self.settle()
 
     def _after_pass(self, rows: Rows) -> None:
@@ -132,23 +136,23 @@ class Probe:
             watch.take_cause()
         if watch.source_lent:
             self.requests.tell_tables(rows)
-        if self.rows is not None and not _failing():
+        if self.rows is not None and not self._failing:
             for rid, accepted in rows:
                 self.rows.tell_pass(rid, self._engine.row_pass(rid, accepted))
         if self._tells_writes:
             self.requests.tell_writes(rows)
-        if self.content is not None and not self._raised():
+        if self.content is not None and not self._raised:
             if self.steps is None:
                 self.content.after_pass(rows)
             else:
                 self.content.after_step(rows, self.steps.take_found())
         # A pass that moves no page changes no counts; if it does even so, the next operation tells them.
-        if watch.moved or self._raised():
-            self._tell_counts(raised=self._raised())
+        if watch.moved or self._raised:
+            self._tell_counts()
 
     def _after_change(self, rows: Rows, answer: tuple[int, ...] | None) -> None:
         """Of requests' rows: they are read again, and what else came of the operation."""
-        does, watch, raised = self._does, self.watch, self._raised()
+        does, watch = self._does, self.watch
         if watch.source_lent or not does.grows:
             self.requests.tell_tables(rows)
         if does.publishes and not rows[0][0] % self._closely:
@@ -156,25 +160,22 @@ class Probe:
         elif does.admits:
             if self._tells_writes:
                 self.requests.admitted(rows)
-            if self.content is not None and answer and not raised:
+            if self.content is not None and answer and not self._raised:
                 self.content.after_admission(rows, answer[0])
-        self._tell_counts(raised=raised)
+        self._tell_counts()
         if does.extends and answer == REFUSED and self._reads_counts:
             self.requests.tell_refused(rows)
         if does.ends:
             self._tell_ended([rid for rid, _ in rows])
 
     def _tell_ended(self, rids: list[int]) -> None:
-        """What the engine still has of requests that have ended."""
-        watch, method = self.watch, "raised" if self._raised() else "end"
+        """What the engine still has of requests that have ended, where it has anything."""
+        watch, method = self.watch, "raised" if self._raised else "end"
         for rid in rids if self._asks_owners else ():
-            kept = np.array(self._engine.kept_of(rid), dtype=np.int64)
-            with watch.about(rid):
-                watch.tell(_ENDED, watch.source.name, kept, None, method)
-
-    def _raised(self) -> bool:
-        """Whether the operation raises, or its target did and the engine went on."""
-        return self.watch.raised or _failing()
+            kept = self._engine.kept_of(rid)
+            if any(kept):
+                with watch.about(rid):
+                    watch.tell(_ENDED, watch.source.name, np.array(kept, dtype=np.int64), None, method)
 
     def settle(self) -> None:
         """Everything that was told is checked. On a GPU the step's copies have landed."""
@@ -208,36 +209,26 @@ class Probe:
     def _tell_published(self, rid: int) -> None:
         """What the cache says of the path that was published: which pages are live, and by which keys it is found."""
         watch = self.watch
-        if self._tells_live and not _failing():
+        if self._tells_live and not self._failing:
             watch.tell(EventKind.LIVE, watch.edge.target, self._engine.published_live(), None, "publish")
-        if self._keys is not None and not self._raised():
+        if self._keys is not None and not self._raised:
             self._keys.published(rid)
 
-    def _tell_counts(self, *, raised: bool) -> None:
+    def _tell_counts(self) -> None:
         """Counts that have changed; those of the source pool, whose pages have owners, also where pages have moved."""
-        watch = self.watch
-        method = "raised" if raised else "end"
+        watch, raised = self.watch, self._raised
         moved = watch.moved or raised
         watch.moved = False
         known = dict(self._engine.counts()) if self._reads_counts else {}
         if len(known) < len(watch.pools):
             uncounted = (pool for pool in watch.pools if pool.name not in known)
             known |= {pool.name: (pool.shape.pages, pool.free_pages()) for pool in uncounted}
-        if known == self._told and not moved:
+        before = self._told
+        if known == before and not moved:
             return
-        before, self._told = self._told, known
-        changed = [
-            pool.name
-            for pool in watch.pools
-            if before.get(pool.name) != known[pool.name] or (moved and pool is watch.source)
-        ]
+        self._told = known
         if self._reads_counts and not raised:
-            watch.tell_counts(known, changed)
-            return
-        for pool in changed:
-            watch.tell(_COUNTS, pool, list(known[pool]), None, method)
-
-
-def _failing() -> bool:
-    """Whether the operation at hand ends by an exception, which is under way."""
-    return sys.exc_info()[0] is not None
+            watch.tell_counts(known, before, moved)
+        else:
+            for pool in watch.recounted(known, before, moved):
+                watch.tell(_COUNTS, pool, list(known[pool]), None, "raised" if raised else "end")

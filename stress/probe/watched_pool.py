@@ -38,6 +38,6 @@ class WatchedPool:
         if method == "alloc_extend":
             prefix = kwargs["prefix_lens_cpu"] if "prefix_lens_cpu" in kwargs else args[1]
             seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[3]
-            return page_starts_of_extend(host_lengths(prefix), host_lengths(seq), self.page_size)
+            return page_starts_of_extend(prefix, seq, self.page_size)
         seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[1]
         return page_starts_of_decode(host_lengths(seq), self.page_size)

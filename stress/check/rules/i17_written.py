@@ -39,9 +39,8 @@ class Written(Rule):
             if event.pool in shadow.edge_into:
                 _check_peers(event, shadow, report)
             elif event.method == "offload":
-                self._judge(
-                    event, event.pages, f"offload {event.token} of request {rid} stores", shadow, report
-                )
+                pages = shadow.pools[event.pool].inside(event.pages)
+                self._judge(event, pages, f"offload {event.token} of request {rid} stores", shadow, report)
         elif event.kind is _WRITTEN:
             prefix = self._prefix.pop(rid, None)
             if prefix is not None:
@@ -49,17 +48,19 @@ class Written(Rule):
         elif not len(event.pages):
             self._prefix.pop(rid, None)
         elif event.cause.kind == "admit":
-            pages = shadow.pools[event.pool].inside(event.pages)
-            lent_by = shadow.pools[event.pool].lent_by
-            old = pages[lent_by[pages] < shadow.first_cause_of(event.cause.operation)]
-            given_up = old[shadow.transfers.load_ended(event.pool, old)]
-            if not self._judge(event, given_up, f"request {rid} was given", shadow, report):
-                self._prefix[rid] = pages
+            pool, transfers = shadow.pools[event.pool], shadow.transfers
+            pages = pool.inside(event.pages)
+            unwritten = pages[~transfers.is_written(event.pool, pages)]
+            if len(unwritten):
+                old = unwritten[pool.lent_by[unwritten] < shadow.first_cause_of(event.cause.operation)]
+                given_up = old[transfers.load_ended(event.pool, old)]
+                if self._judge(event, given_up, f"request {rid} was given", shadow, report):
+                    return
+            self._prefix[rid] = pages
 
     def _judge(self, event: Event, pages: np.ndarray, who: str, shadow: Shadow, report: Report) -> bool:
-        """Whether any of the pages was never written; the first is reported."""
+        """Whether any of the pages, which the pool has, was never written; the first is reported."""
         transfers, pool = shadow.transfers, event.pool
-        pages = shadow.pools[pool].inside(pages)
         written = transfers.is_written(pool, pages)
         if np.count_nonzero(written) == len(pages):
             return False
