@@ -6,9 +6,8 @@ and no other must. A page that comes without that is judged by what the tables a
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from stress.check.event import Event
 from stress.check.pool_shadow import PoolShadow

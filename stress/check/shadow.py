@@ -9,13 +9,14 @@ stops, and its traceback is in `crashed`: the run goes on, its verdict is unknow
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from stress.check.event import ALL_OBSERVATIONS, Cause, EdgeShape, Event, EventKind, PoolShape, with_arrays
+from stress.check.all_counts import AllCounts
+from stress.check.event import ALL_OBSERVATIONS, EdgeShape, Event, EventKind, PoolShape, with_arrays
 from stress.check.evidence import Evidence
 from stress.check.history import History
 from stress.check.plan import Ends, Plan, plans_of
-from stress.check.proof import counts_in_order, proofs_of
+from stress.check.proof import proofs_of
 from stress.check.rules import RULES
 from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
@@ -107,46 +108,44 @@ class Ledger:
             self._listeners.append((listener, kinds))
         self._index()
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Event | AllCounts) -> None:
         """One event, in the order in which the target did it. Few pages may be a list."""
-        operation = event.cause.operation
-        if event.call != self._call or operation != self._noticed:
-            if self._asked:
-                self._close_call()
-            self._call = event.call
-        self._noticed, self._at_us = operation, event.at_us
-        plan = self._plans[event.kind]
-        prove = plan.few if type(event.pages) is list else plan.many
-        try:
-            if prove is None or not prove(event, plan.others):
-                self._judge(with_arrays(event), plan)
-            elif plan.journalled:
-                self._stirred = True
-                if plan.asks:
-                    self._asked = True
-                self._journal(event)
-        except Exception:
-            self._lose(event)
-        if plan.listeners:
+        self._take((event,), settles=False)
+
+    def observe_all(self, events: Sequence[Event | AllCounts]) -> None:
+        """Those of several operations; each is settled when the next one's first event comes."""
+        self._take(events, settles=True)
+
+    def _take(self, events: Sequence[Event | AllCounts], *, settles: bool) -> None:
+        journal = self._journal
+        for event in events:
+            operation = event.cause.operation
+            if operation != self._noticed or event.call != self._call:
+                if settles and operation != self._noticed:
+                    self.settle(self._noticed, self._at_us)
+                elif self._asked:
+                    self._close_call()
+                self._call = event.call
+                self._noticed = operation
+            self._at_us = event.at_us
+            if type(event) is AllCounts:
+                if not event.in_order(self._plans[_COUNTS], self.shadow, self._drop):
+                    self._take(event.events(), settles=False)
+                continue
+            plan = self._plans[event.kind]
+            prove = plan.few if type(event.pages) is list else plan.many
+            try:
+                if prove is None or not prove(event, plan.others):
+                    self._judge(with_arrays(event), plan)
+                elif plan.journalled:
+                    self._stirred = True
+                    if plan.asks:
+                        self._asked = True
+                    journal(event)
+            except Exception:
+                self._lose(event)
             for listener in plan.listeners:
                 listener(event)
-
-    def take_counts(self, told: dict[str, tuple[int, int, int, int]], cause: Cause) -> bool:
-        """Whether COUNTS of these pools at an operation's end, by its cause, are in order and nobody wants to see the
-        events: they are taken for told then. Else nothing is done."""
-        plan, pools = self._plans[_COUNTS], self.shadow.pools
-        if plan.few is None or plan.listeners:
-            return False
-        for name, counts in told.items():
-            if not counts_in_order(pools[name], counts):
-                return False
-        for rule, _ in plan.others:
-            try:
-                if not rule.takes_counts(told, cause, self.shadow):
-                    return False
-            except Exception:
-                self._drop(rule)
-        return True
 
     def _consult(self, event: Event, others: list[tuple[Rule, Callable]]) -> None:
         """An event that is proved in order is shown to the rules that the proof does not speak for."""

@@ -6,7 +6,7 @@ whose arrays have no place for it, go on with the pages that there are. An id th
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stress.check.event import Event, EventKind
 from stress.check.state import Shadow

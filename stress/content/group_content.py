@@ -146,7 +146,7 @@ class GroupContent:
             difference = None if span is None else self._stamps[group.name].compare(span)
             if difference is not None:
                 watch, cause = self._watch, self._watch.cause
-                watch.cause = cause._replace(rid=rid)
+                watch.cause = cause.of(rid)
                 told = watch.source.name, *difference
                 watch.tell(EventKind.CONTENT, *told, method, table=group.name)
                 watch.cause = cause

@@ -229,6 +229,6 @@ class Content:
             return
         watch = self._watch
         cause = watch.cause
-        watch.cause = cause._replace(rid=rid if rid >= 0 else cause.rid)
+        watch.cause = cause.of(rid if rid >= 0 else cause.rid)
         watch.tell(EventKind.CONTENT, stamps.name, *difference, method)
         watch.cause = cause

@@ -17,6 +17,7 @@ from stress.check.event import ALL_OBSERVATIONS, ALL_POOLS, EdgeShape, EventKind
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader, reader_for
 from stress.probe.journal import Journal
+from stress.probe.lent_pages import PageStarts
 from stress.probe.map_entries import MapEntries
 from stress.probe.meaning import SEGMENT_FREES, SET_FREES, Meaning
 from stress.probe.watched_pool import WatchedPool
@@ -56,6 +57,7 @@ class Watch(Journal):
         self.lent = False  # a pool lent pages in the outermost call at hand
         self.closely = 1  # after one operation in so many the mapping's entries are read again
         self._depth = 0
+        self._starts = PageStarts()
         self._wrapped: list[tuple[object, str]] = []
         hybrid = hasattr(allocator, "full_attn_allocator")
         targets = (allocator.full_attn_allocator, allocator.swa_attn_allocator) if hybrid else (allocator,)
@@ -210,6 +212,7 @@ class Watch(Journal):
         if self._depth > 1:
             return False
         self.call += 1
+        self._starts.forget()
         if self._step != self.engine.step:
             self.take_cause()
         return True
@@ -233,7 +236,7 @@ class Watch(Journal):
                 self.entries.tell(self.reader.join(touched), method)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
-        where = pool.new_page_positions(name, args, kwargs)
+        where = self._starts.of(pool.page_size, name, args, kwargs)
         pages = self.reader.pages(slots, where, pool.page_size)
         if len(pages):
             pool.lent.append(pages)

@@ -144,7 +144,7 @@ class BlockWatch(CountedWatch):
         def call(request, *args, **kwargs):
             answer = inner(request, *args, **kwargs)
             rid, cause = int(request.request_id), self.cause
-            self.cause = cause._replace(rid=rid)
+            self.cause = cause.of(rid)
             for group, blocks in zip(self._groups, answer[0].blocks, strict=True):
                 if blocks:
                     pages = [block.block_id for block in blocks]

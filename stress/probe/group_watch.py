@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Cause, EventKind
+from stress.check.event import EventKind
 from stress.engine.groups import GroupedEngine
 from stress.operation import Rows
 from stress.probe.block_watch import BlockWatch
@@ -99,6 +99,6 @@ class GroupWatch:
     ) -> None:
         watch = self._watch
         cause = watch.cause
-        watch.cause = Cause(cause.operation, cause.kind, rid, cause.step)
+        watch.cause = cause.of(rid)
         watch.tell(kind, watch.source.name, pages, None, method, token=token, table=group)
         watch.cause = cause

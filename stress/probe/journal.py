@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from stress.check.all_counts import AllCounts
 from stress.check.event import Cause, Event, EventKind
 from stress.check.shadow import Ledger
 from stress.probe.capture import Column, DeviceReader, HostReader
@@ -25,28 +26,10 @@ _MOVES = frozenset(
 _PAIRED = frozenset({EventKind.INTENT, EventKind.BIND, EventKind.MAP})
 
 
-class Counted(NamedTuple):
-    """Counts of all pools at an operation's end, and what they were when they were told last. If they are not plainly
-    in order those that have changed are an event each."""
-
-    cause: Cause
-    call: int
-    at_us: int
-    known: dict[str, tuple[int, ...]]
-    before: dict[str, tuple[int, ...]]
-    moved: bool
-
-
 class HasStep(Protocol):
     """An engine, as far as this module needs it."""
 
     step: str
-
-
-class HasName(Protocol):
-    """A pool, as far as this module needs it."""
-
-    name: str
 
 
 class NoEngine:
@@ -56,11 +39,7 @@ class NoEngine:
 
 
 class Journal:
-    """`operation` is who asks at the moment; `engine.step` its word for the part of it that is going on. `pools`: those
-    that are watched, `source` the first of them."""
-
-    pools: list[HasName]
-    source: HasName
+    """`operation` is who asks at the moment; `engine.step` its word for the part of it that is going on."""
 
     def __init__(self, ledger: Ledger, reader: HostReader | DeviceReader):
         self.ledger = ledger
@@ -76,7 +55,7 @@ class Journal:
         self.moved = False  # pages have changed hands since the counts were told last
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
-        self._waiting: list = []  # on a CPU Event and Counted
+        self._waiting: list = []  # on a CPU Event and AllCounts
 
     def begin(self, operation: Cause, at_us: int) -> None:
         """A new operation starts; its calls count from 1."""
@@ -90,7 +69,7 @@ class Journal:
     def about(self, rid: int) -> Iterator[None]:
         """What is told meanwhile is about this request, in an operation about several."""
         operation, cause = self.operation, self.cause
-        self.operation, self.cause = operation._replace(rid=rid), cause._replace(rid=rid)
+        self.operation, self.cause = operation.of(rid), cause.of(rid)
         try:
             yield
         finally:
@@ -126,46 +105,25 @@ class Journal:
         else:
             self._waiting.append(event)
 
-    def tell_counts(self, known: dict[str, tuple], before: dict[str, tuple], moved: bool) -> None:
-        """The target's counts of all pools at an operation's end; see Counted."""
-        counted = Counted(self.cause, self.call, self.now_us, known, before, moved)
-        if self.lands_late:
-            self._waiting.append(counted)
-        else:
-            self._count(counted)
-
-    def recounted(self, known: dict[str, tuple], before: dict[str, tuple], moved: bool) -> list[str]:
-        """Pools whose counts have changed; where pages have moved also the first one, whose pages have owners."""
-        return [
-            pool.name
-            for pool in self.pools
-            if before.get(pool.name) != known[pool.name] or (moved and pool is self.source)
-        ]
+    def tell_counts(self, counts: AllCounts, *, raised: bool) -> None:
+        """As `tell`. Of an operation that raised they are events in any case."""
+        for told in counts.events("raised") if raised else (counts,):
+            if self.lands_late:
+                self._waiting.append(told)
+            else:
+                self.ledger.observe(told)
 
     def land(self) -> None:
         """Shows the ledger what waits. On a GPU the caller has synchronised the stream."""
         waiting, self._waiting = self._waiting, []
-        if self._waits:
-            waiting = [self._landed(event) for event in waiting]
-        ledger, before_us = self.ledger, 0
-        observe, at = ledger.observe, ledger.operation
-        for event in waiting:
-            operation = event.cause.operation
-            if operation != at:
-                ledger.settle(at, before_us or event.at_us)
-                at = operation
-            before_us = event.at_us
-            if type(event) is Event:
-                observe(event)
-            else:
-                self._count(event)
+        self.ledger.observe_all([self._landed(event) for event in waiting] if self._waits else waiting)
 
-    def _landed(self, event: Event | Counted | tuple[Event, int]) -> Event | Counted:
+    def _landed(self, event: Event | AllCounts | tuple[Event, int]) -> Event | AllCounts:
         """With its ids on the host, as pages, one entry a page."""
         slots_of = 0
         if type(event) is tuple:
             event, slots_of = event
-        if type(event) is Counted:
+        if type(event) is AllCounts:
             return event
         land = self.reader.land
         pages, peers = land(event.pages), None if event.peers is None else land(event.peers)
@@ -177,22 +135,13 @@ class Journal:
         event.pages, event.peers = pages, peers
         return event
 
-    def _count(self, counted: Counted) -> None:
-        cause, call, at_us, known, before, moved = counted
-        if self.ledger.take_counts(known, cause):
-            return
-        for pool in self.recounted(known, before, moved):
-            self.ledger.observe(
-                Event(EventKind.COUNTS, pool, list(known[pool]), None, cause, call, "end", at_us)
-            )
-
     def take_cause(self) -> None:
         """The cause of what follows: the operation, and the engine's present word for the step."""
         step = self.engine.step
         if self._step != step:
             self._step = step
-            operation, kind, rid, _ = self.operation
-            self.cause = Cause(operation, kind, rid, step)
+            cause = self.operation
+            self.cause = Cause(cause.operation, cause.kind, cause.rid, step)
 
 
 def _first_of_each(pages: np.ndarray, peers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:

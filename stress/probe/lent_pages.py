@@ -10,6 +10,37 @@ An answer lists slots in the order of the batch, request by request; only a new 
 from __future__ import annotations
 
 
+class PageStarts:
+    """Where the answers of lending methods start pages. Both pools of a hybrid are asked with the same lengths in one
+    call: these are read once."""
+
+    def __init__(self) -> None:
+        self._known: tuple | None = None
+
+    def forget(self) -> None:
+        """Another call begins: lengths may have been written to since."""
+        self._known = None
+
+    def of(self, page_size: int, method: str, args: tuple, kwargs: dict) -> slice | list[int]:
+        """Positions in the answer of `method`, from the lengths that its caller has on the host."""
+        if method == "alloc":
+            return slice(None, None, page_size)
+        extends = method == "alloc_extend"
+        prefix = None
+        if extends:
+            prefix = kwargs["prefix_lens_cpu"] if "prefix_lens_cpu" in kwargs else args[1]
+        seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[3 if extends else 1]
+        known = self._known
+        if known is not None and known[0] is prefix and known[1] is seq and known[2] == page_size:
+            return known[3]
+        if extends:
+            starts = page_starts_of_extend(prefix, seq, page_size)
+        else:
+            starts = page_starts_of_decode(host_lengths(seq), page_size)
+        self._known = prefix, seq, page_size, starts
+        return starts
+
+
 def host_lengths(lengths) -> list[int]:
     """Lengths [requests] that are on the host already."""
     return lengths.tolist() if hasattr(lengths, "tolist") else [int(length) for length in lengths]

@@ -123,6 +123,6 @@ class LinkerWatch:
     def _tell(self, kind, owner: int, pool: str, pages, peers, method: str, ticket: int) -> None:
         watch = self._watch
         cause = watch.cause
-        watch.cause = cause._replace(rid=owner)
+        watch.cause = cause.of(owner)
         watch.tell(kind, pool, pages, peers, method, token=ticket)
         watch.cause = cause

@@ -108,7 +108,7 @@ class ObjectWatch(CountedWatch):
         asking = self.engine.asking
         rid = asking if asking >= 0 else self.operation.rid
         if self.cause.rid != rid:
-            self.cause = self.cause._replace(rid=rid)
+            self.cause = self.cause.of(rid)
 
     def _wrap(self, owner, name: str, make: Callable[..., Callable]) -> None:
         inner = getattr(owner, name, None)

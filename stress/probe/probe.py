@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 
+from stress.check.all_counts import AllCounts
 from stress.check.event import Cause, EventKind
 from stress.check.shadow import Ledger
 from stress.engine.contract import Engine, RequestSpec
@@ -24,7 +25,7 @@ from stress.probe.watches import watches_of
 REFUSED = (0,)  # the answer of an extend that got no slots
 
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
-_COUNTS, _ENDED = EventKind.COUNTS, EventKind.ENDED
+_ENDED = EventKind.ENDED
 
 
 class Probe:
@@ -227,8 +228,5 @@ class Probe:
         if known == before and not moved:
             return
         self._told = known
-        if self._reads_counts and not raised:
-            watch.tell_counts(known, before, moved)
-        else:
-            for pool in watch.recounted(known, before, moved):
-                watch.tell(_COUNTS, pool, list(known[pool]), None, "raised" if raised else "end")
+        counts = AllCounts(watch.cause, watch.call, watch.now_us, known, before, moved)
+        watch.tell_counts(counts, raised=raised)

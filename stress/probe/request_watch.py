@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stress.check.event import Cause, EventKind
+from stress.check.event import EventKind
 from stress.engine.contract import Engine
 from stress.operation import Rows
 from stress.probe.allocator_watch import Watch
@@ -19,6 +19,7 @@ from stress.probe.capture import FEW
 _ID_BYTES = 8
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
 _HOLD, _WRITTEN = EventKind.HOLD, EventKind.WRITTEN
+_NO_TABLE = b"", np.empty(0, dtype=np.int64)
 
 
 class RequestWatch:
@@ -27,7 +28,8 @@ class RequestWatch:
     def __init__(self, engine: Engine, watch: Watch) -> None:
         self._engine = engine
         self._watch = watch
-        self._tables: dict[int, bytes] = {}
+        # As bytes, by which a table of 2,000 pages is copied and compared in 1 us, and as the pages in them.
+        self._tables: dict[int, tuple[bytes, np.ndarray]] = {}
         self._committed: dict[int, int] = {}  # request -> tokens whose slots are written
         self._admitted: set[int] = set()  # requests that have not committed anything yet
 
@@ -35,17 +37,17 @@ class RequestWatch:
         """Of the requests of these rows, those that have changed since they were told last."""
         tables = self._tables
         for rid, _ in rows:
-            # Compared and kept as bytes: a table of 2,000 pages is copied and compared in 1 us.
             known = np.asarray(self._engine.table(rid), dtype=np.int64).tobytes()
-            before = tables.get(rid, b"")
+            before, _ = tables.get(rid, _NO_TABLE)
             if known == before:
                 continue
             same = len(before) // _ID_BYTES if known.startswith(before) else -1
+            pages = np.frombuffer(known, dtype=np.int64)
             if known:
-                tables[rid] = known
+                tables[rid] = known, pages
             else:
                 del tables[rid]
-            self._tell_of(rid, _HOLD, np.frombuffer(known, dtype=np.int64), same)
+            self._tell_of(rid, _HOLD, pages, same)
 
     def admitted(self, rows: Rows) -> None:
         """What a request is given when it is admitted is whole pages, and written."""
@@ -68,13 +70,13 @@ class RequestWatch:
             self._tell_of(rid, _WRITTEN, pages.tolist() if few else pages.copy())
 
     def _known_table(self, rid: int) -> np.ndarray:
-        return np.frombuffer(self._tables.get(rid, b""), dtype=np.int64)
+        return self._tables.get(rid, _NO_TABLE)[1]
 
     def _tell_of(self, rid: int, kind: EventKind, pages: np.ndarray | list[int], token: int = -1) -> None:
         watch = self._watch
         cause = watch.cause
         if cause.rid != rid:
-            watch.cause = Cause(cause.operation, cause.kind, rid, cause.step)
+            watch.cause = cause.of(rid)
         watch.tell(kind, watch.source.name, pages, None, "", token=token)
         watch.cause = cause
 
@@ -88,7 +90,7 @@ class RequestWatch:
                 continue
             read = engine.window_read(rid)
             if len(read.pages):
-                watch.cause = cause._replace(rid=rid)
+                watch.cause = cause.of(rid)
                 watch.tell(EventKind.READ, read.pool, np.array(read.pages), None, "forward", token=read.first)
         watch.cause = cause
 

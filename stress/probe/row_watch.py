@@ -26,7 +26,7 @@ class RowWatch:
     def tell_pass(self, rid: int, row_pass: RowPass) -> None:
         """What a forward pass of the request did."""
         watch, cause = self._watch, self._watch.cause
-        watch.cause = cause._replace(rid=rid)
+        watch.cause = cause.of(rid)
         watch.tell(EventKind.ROW_WRITTEN, self._pool, row_pass.written, row_pass.written_as, "forward")
         if len(row_pass.read):
             watch.tell(EventKind.ROW_READ, self._pool, row_pass.read, row_pass.read_as, "forward")

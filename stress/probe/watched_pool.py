@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from stress.check.event import PoolShape
 from stress.probe.capture import Column
-from stress.probe.lent_pages import host_lengths, page_starts_of_decode, page_starts_of_extend
 
 
 class WatchedPool:
@@ -30,14 +29,3 @@ class WatchedPool:
                 if staged is not None and len(staged) >= count:
                     return staged
         return self.target.get_all_free_pages()
-
-    def new_page_positions(self, method: str, args: tuple, kwargs: dict):
-        """Where a lending method's answer starts a page, from the lengths that the caller has on the host."""
-        if method == "alloc":
-            return slice(None, None, self.page_size)
-        if method == "alloc_extend":
-            prefix = kwargs["prefix_lens_cpu"] if "prefix_lens_cpu" in kwargs else args[1]
-            seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[3]
-            return page_starts_of_extend(prefix, seq, self.page_size)
-        seq = kwargs["seq_lens_cpu"] if "seq_lens_cpu" in kwargs else args[1]
-        return page_starts_of_decode(host_lengths(seq), self.page_size)

@@ -241,7 +241,7 @@ class EventWalk:
         if not pages and kind not in MAY_BE_EMPTY:
             return
         listed = kind in AS_LISTS and self.draw.random() < 0.5
-        cause = self.cause if rid is None else self.cause._replace(rid=rid)
+        cause = self.cause if rid is None else self.cause.of(rid)
 
         def column(ids):
             return list(ids) if listed or ids is None else np.array(ids, dtype=np.int64)

@@ -7,7 +7,7 @@ import pytest
 from rank_driver import run_arm
 
 from stress import rank_evidence
-from stress.check.event import EventKind
+from stress.check.event import Event, EventKind
 from stress.check.shadow import Ledger
 
 ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1", "workload.concurrency=16", "check.require=[]")
@@ -32,10 +32,11 @@ class Counted(Ledger):
 
     events = judged = doubted = no_counts = 0
 
-    def observe(self, event):
-        self.events += 1
-        self.no_counts += event.kind is not EventKind.COUNTS
-        super().observe(event)
+    def _take(self, events, *, settles):
+        seen = [event for event in events if isinstance(event, Event)]
+        self.events += len(seen)
+        self.no_counts += sum(event.kind is not EventKind.COUNTS for event in seen)
+        super()._take(events, settles=settles)
 
     def _judge(self, event, plan):
         self.judged += 1

@@ -3,6 +3,7 @@
 import torch
 from rule_bench import EDGES, FULL, PAGE, POOLS, SWA, Bench, accounts, hold, loaded_and_freed
 
+from stress.check.all_counts import AllCounts
 from stress.check.event import Cause, EventKind
 from stress.check.rules.i06_private_pages import PrivatePages
 from stress.check.shadow import Ledger
@@ -201,7 +202,7 @@ def test_counts_that_a_rule_fails_at_stop_the_rule_and_not_the_run(monkeypatch):
     monkeypatch.setattr(PrivatePages, "takes_counts", broken)
     ledger = Ledger(POOLS, EDGES)
     told = {"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA, 0, 0)}
-    assert ledger.take_counts(told, Cause(1, "reserve", -1, ""))
+    ledger.observe(AllCounts(Cause(1, "reserve", -1, ""), 1, 0, told, {}))
     assert "rule I6" in ledger.crashed and "broken check" in ledger.crashed
     assert ledger.findings == {} and "I13" in ledger.rules_watched
 
@@ -209,6 +210,10 @@ def test_counts_that_a_rule_fails_at_stop_the_rule_and_not_the_run(monkeypatch):
 def test_counts_that_are_off_are_not_taken_without_their_event():
     ledger = Ledger(POOLS, EDGES, rules=["I13"])
     cause = Cause(1, "reserve", -1, "")
-    assert ledger.take_counts({"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA, 0, 0)}, cause)
-    assert not ledger.take_counts({"full": (FULL, FULL, 0, 0), "swa": (SWA, SWA - 1, 0, 0)}, cause)
-    assert not ledger.take_counts({"full": (FULL, FULL, 1, 0), "swa": (SWA, SWA, 0, 0)}, cause)
+    for full, swa, found in (
+        ((FULL, FULL, 0, 0), (SWA, SWA, 0, 0), 0),
+        ((FULL, FULL, 0, 0), (SWA, SWA - 1, 0, 0), 1),
+        ((FULL, FULL, 1, 0), (SWA, SWA, 0, 0), 2),
+    ):
+        ledger.observe(AllCounts(cause, 1, 0, {"full": full, "swa": swa}, {}))
+        assert ledger.findings == ({"I13": found} if found else {})

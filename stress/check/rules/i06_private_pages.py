@@ -73,7 +73,7 @@ class PrivatePages(Rule):
             pool = self._pool = next(iter(shadow.pools.values()))
         if pool.surplus:
             return False
-        _, kind, rid, _ = cause
+        kind, rid = cause.kind, cause.rid
         _, _, evictable, protected = told[pool.shape.name]
         total = pool.lent - pool.asked_pages - pool.orphans - evictable - protected
         change = total - self._total

@@ -7,9 +7,8 @@ What is locked may nobody give up, no component of it either, where locks are ob
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from stress.check.event import Event, EventKind, request_of, with_arrays
 from stress.check.history import blame
