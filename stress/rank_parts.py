@@ -33,7 +33,7 @@ from stress.workload.plan import Plan, build_plan
 from stress.workload.tokens import page_tokens
 
 # Operations that are checked at once; those of a rank that is killed are lost to the checks.
-LANDS_EVERY = 32
+LANDS_EVERY = 64
 
 
 class RankParts(NamedTuple):

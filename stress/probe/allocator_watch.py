@@ -27,19 +27,12 @@ _MAP_WRITES = ("set_full_to_swa_mapping", "clear_full_to_swa_mapping")
 _NONE = np.empty(0, dtype=np.int64)
 
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
-_LEND, _RETURN, _GROUP_BEGIN, _GROUP_END = (
-    EventKind.LEND,
-    EventKind.RETURN,
-    EventKind.GROUP_BEGIN,
-    EventKind.GROUP_END,
-)
+_LEND, _RETURN = EventKind.LEND, EventKind.RETURN
+_GROUP_BEGIN, _GROUP_END = EventKind.GROUP_BEGIN, EventKind.GROUP_END
 
 
 class Watch(Journal):
-    """Watches one allocator; `entries` reads its mapping.
-
-    Without an engine: `begin(cause, at_us)` and `end()` around each operation.
-    """
+    """Watches one allocator; `entries` reads its mapping. Without an engine: `begin` and `end` around operations."""
 
     def __init__(
         self,
@@ -76,8 +69,7 @@ class Watch(Journal):
     def end(self) -> None:
         """The operation is over: the free counts are told and, on a CPU, everything is checked."""
         for pool in self.pools:
-            counts = np.array([pool.shape.pages, pool.free_pages()], dtype=np.int64)
-            self.tell(EventKind.COUNTS, pool.name, counts, None, "end")
+            self.tell(EventKind.COUNTS, pool.name, [pool.shape.pages, pool.free_pages()], None, "end")
         if not self.reader.waits:
             self.ledger.settle(self.operation.operation, self.now_us)
 
@@ -236,8 +228,7 @@ class Watch(Journal):
                 self.entries.tell(self.reader.join(touched), method)
 
     def _tell_lent(self, pool: WatchedPool, name: str, slots, args, kwargs) -> None:
-        where = self._starts.of(pool.page_size, name, args, kwargs)
-        pages = self.reader.pages(slots, where, pool.page_size)
+        pages = self.reader.pages(slots, self._starts.of(pool.page_size, name, args, kwargs), pool.page_size)
         if len(pages):
             pool.lent.append(pages)
             self.lent = True

@@ -123,8 +123,8 @@ class Journal:
         slots_of = 0
         if type(event) is tuple:
             event, slots_of = event
-        if type(event) is AllCounts:
-            return event
+        if type(event) is AllCounts or type(event.pages) is list:
+            return event  # host numbers
         land = self.reader.land
         pages, peers = land(event.pages), None if event.peers is None else land(event.peers)
         if slots_of:

@@ -123,7 +123,9 @@ class Probe:
             watch.take_cause()
             if watch.source_lent and does.of_requests:
                 self.requests.tell_tables(rows)
-            self._tell_counts()
+            # Opening a group moves no page and changes no counts; if it does, the next operation tells them.
+            if watch.moved or self._raised or not does.opens:
+                self._tell_counts()
         if not watch.lands_late:
             self.ledger.settle(number, at_us)
         elif not watch.reader.waits:
