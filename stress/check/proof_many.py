@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stress.check.event import Event
+from stress.check.pool_shadow import PoolShadow
 from stress.check.proof import Check, Consult, EdgeCells, PoolCells
 from stress.check.state import Shadow
 from stress.check.table_change import ONCE, first_difference
@@ -68,7 +69,7 @@ class Many:
             return False
         if self._shadow.locks.held and np.count_nonzero(self._shadow.locks.holders_in(event.pool)[sources]):
             return False
-        if np.count_nonzero(pool.on_loan[peers] & ~pool.asked[peers]) < len(peers):
+        if not _is_lent(pool, peers):
             return False
         if others:
             self._consult(event, others)
@@ -149,9 +150,7 @@ class Many:
             gained = gained.tolist()
             held = self._may_be_held(cells, gained)
         else:
-            held = _in_range(cells, gained) and np.count_nonzero(
-                pool.on_loan[gained] & ~pool.asked[gained]
-            ) == len(gained)
+            held = _in_range(cells, gained) and _is_lent(pool, gained)
         if not held:
             return False
         if others:
@@ -182,6 +181,11 @@ class Many:
 
 def _under_transfer(cells: PoolCells, pages: np.ndarray) -> bool:
     return cells.transfers.moving and np.count_nonzero(cells.transfers.busy[pages]) > 0
+
+
+def _is_lent(pool: PoolShadow, pages: np.ndarray) -> bool:
+    """All are on loan and not asked back."""
+    return np.count_nonzero(pool.on_loan[pages] > pool.asked[pages]) == len(pages)
 
 
 def _in_range(cells: PoolCells, pages: np.ndarray) -> bool:

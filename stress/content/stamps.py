@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stress.check.event import PoolShape
-from stress.check.slot_label import NOTHING
+from stress.check.slot_label import NOTHING, label_of
 from stress.content.arrays import Array, DeviceArrays, HostArrays
 from stress.content.span import Span
 from stress.content.stamp_cells import StampCells, wrapped
@@ -74,7 +74,8 @@ class SampledStamps(_Stamps):
         super().__init__(shape, arrays)
         self._stamps = arrays.full((self.pages, 2), _UNWRITTEN)
         self._labels = arrays.full((self.pages, 2), NOTHING)
-        self._ends = np.array([0, shape.page_size - 1])
+        self._ends = np.array([0, shape.page_size - 1])  # and of pages that follow each other
+        self._ladder = (np.arange(self.pages)[:, None] * shape.page_size + self._ends).reshape(-1)
         self._column = arrays.place(np.arange(2))
         if not arrays.waits:
             self.cells = StampCells(self._stamps, self._labels, shape.page_size, self._from_end)
@@ -136,7 +137,7 @@ class SampledStamps(_Stamps):
     def _few(self, span: Span, mapping) -> list[tuple[int, int, int]] | None:
         """(place, stamp, label) of the first and the last token of each page; None: a place is out of the pool."""
         size, last = self.page_size, len(span.pages) - 1
-        pages, keys, labels = span.pages.tolist(), span.keys.tolist(), span.page_labels(size).tolist()
+        pages, keys, labels = (part.tolist() for part in (span.pages, span.keys, span.page_labels(size)))
         ends = [span.end if at == last else size for at in range(last + 1)]
         first, final = [page * 2 for page in pages], [page * 2 + 1 for page in pages]
         if mapping is not None:
@@ -170,8 +171,12 @@ class SampledStamps(_Stamps):
 
     def _labels_of(self, span: Span) -> np.ndarray:
         """int64[2n], in the order of the places."""
-        labels = (span.page_labels(self.page_size)[:, None] + self._ends).reshape(-1)
-        labels[-1] += span.end - self.page_size
+        size, pages = self.page_size, len(span.pages)
+        if span.labels is None and pages <= self.pages:
+            labels = self._ladder[: 2 * pages] + label_of(span.rid, span.first * size)
+        else:
+            labels = (span.page_labels(size)[:, None] + self._ends).reshape(-1)
+        labels[-1] += span.end - size
         return labels
 
     def _short_of_end(self, span: Span) -> int:
