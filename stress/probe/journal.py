@@ -107,11 +107,12 @@ class Journal:
 
     def tell_counts(self, counts: AllCounts, *, raised: bool) -> None:
         """As `tell`. Of an operation that raised they are events in any case."""
-        for told in counts.events("raised") if raised else (counts,):
-            if self.lands_late:
-                self._waiting.append(told)
-            else:
-                self.ledger.observe(told)
+        told = counts.events("raised") if raised else (counts,)
+        if self.lands_late:
+            self._waiting.extend(told)
+        else:
+            for one in told:
+                self.ledger.observe(one)
 
     def land(self) -> None:
         """Shows the ledger what waits. On a GPU the caller has synchronised the stream."""

@@ -222,12 +222,12 @@ class Probe:
         watch, raised = self.watch, self._raised
         moved = watch.moved or raised
         watch.moved = False
-        known = dict(self._engine.counts()) if self._reads_counts else {}
+        known = self._engine.counts() if self._reads_counts else {}
         if len(known) < len(watch.pools):
             uncounted = (pool for pool in watch.pools if pool.name not in known)
-            known |= {pool.name: (pool.shape.pages, pool.free_pages()) for pool in uncounted}
+            known = known | {pool.name: (pool.shape.pages, pool.free_pages()) for pool in uncounted}
         before = self._told
-        if known == before and not moved:
+        if not moved and known == before:
             return
         self._told = known
         counts = AllCounts(watch.cause, watch.call, watch.now_us, known, before, moved)
