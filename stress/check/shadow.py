@@ -92,11 +92,6 @@ class Ledger:
         """The finding with the lowest faulty operation."""
         return self._evidence.first
 
-    @property
-    def operation(self) -> int:
-        """The operation of the last event, or the one that was settled last."""
-        return self._noticed
-
     def listen(self, listener: Callable[[Event], None], kinds: frozenset[EventKind] | None = None) -> None:
         """`listener` is called with each event after the rules (the marks of coverage.py).
 
@@ -119,15 +114,8 @@ class Ledger:
     def _take(self, events: Sequence[Event | AllCounts], *, settles: bool) -> None:
         journal = self._journal
         for event in events:
-            operation = event.cause.operation
-            if operation != self._noticed or event.call != self._call:
-                if settles and operation != self._noticed:
-                    self.settle(self._noticed, self._at_us)
-                elif self._asked:
-                    self._close_call()
-                self._call = event.call
-                self._noticed = operation
-            self._at_us = event.at_us
+            if event.cause.operation != self._noticed or event.call != self._call:
+                self._turn_to(event, settles)
             if type(event) is AllCounts:
                 if not event.in_order(self._plans[_COUNTS], self.shadow, self._drop):
                     self._take(event.events(), settles=False)
@@ -146,6 +134,15 @@ class Ledger:
                 self._lose(event)
             for listener in plan.listeners:
                 listener(event)
+
+    def _turn_to(self, event: Event | AllCounts, settles: bool) -> None:
+        """Another call begins with this event, or another operation."""
+        operation = event.cause.operation
+        if settles and operation != self._noticed:
+            self.settle(self._noticed, self._at_us)
+        elif self._asked:
+            self._close_call()
+        self._call, self._noticed, self._at_us = event.call, operation, event.at_us
 
     def _consult(self, event: Event, others: list[tuple[Rule, Callable]]) -> None:
         """An event that is proved in order is shown to the rules that the proof does not speak for."""

@@ -25,7 +25,6 @@ from stress.probe.watched_pool import WatchedPool
 _LENDS = ("alloc", "alloc_extend", "alloc_decode")
 _MAP_WRITES = ("set_full_to_swa_mapping", "clear_full_to_swa_mapping")
 _NONE = np.empty(0, dtype=np.int64)
-
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
 _LEND, _RETURN = EventKind.LEND, EventKind.RETURN
 _GROUP_BEGIN, _GROUP_END = EventKind.GROUP_BEGIN, EventKind.GROUP_END
@@ -44,11 +43,9 @@ class Watch(Journal):
     ):
         super().__init__(ledger, reader or reader_for(getattr(allocator, "device", "cpu")))
         self.allocator = allocator
-        self.on_lend: Callable[[str, Column], None] | None = None  # is told the pool and its pages
         self.touched: list[Column] = []  # source pages whose entries the call may write
         self.group_touched: list[Column] | None = None  # the same, of the group that is open; None: none is
         self.lent = False  # a pool lent pages in the outermost call at hand
-        self.closely = 1  # after one operation in so many the mapping's entries are read again
         self._depth = 0
         self._starts = PageStarts()
         self._wrapped: list[tuple[object, str]] = []
@@ -116,8 +113,11 @@ class Watch(Journal):
 
     def _outer(self, name: str, inner: Callable, before: Callable | None) -> Callable:
         def call(*args, **kwargs):
-            if self._enter() and before is not None:
-                before(name, args, kwargs)
+            self._depth += 1
+            if self._depth == 1:
+                self._enter()
+                if before is not None:
+                    before(name, args, kwargs)
             try:
                 return inner(*args, **kwargs)
             except BaseException:
@@ -132,7 +132,9 @@ class Watch(Journal):
 
     def _lending(self, pool: WatchedPool, name: str, inner: Callable) -> Callable:
         def call(*args, **kwargs):
-            self._enter()
+            self._depth += 1
+            if self._depth == 1:
+                self._enter()
             try:
                 slots = inner(*args, **kwargs)
                 if slots is not None:
@@ -152,8 +154,11 @@ class Watch(Journal):
         def call(*args, **kwargs):
             if pool.freeing:
                 return inner(*args, **kwargs)  # part of a free that is watched
-            if self._enter() and (args or kwargs):
-                self._meaning.of_pool_free(pool, name, args, kwargs)
+            self._depth += 1
+            if self._depth == 1:
+                self._enter()
+                if args or kwargs:
+                    self._meaning.of_pool_free(pool, name, args, kwargs)
             before = pool.free_pages()
             pool.freeing = True
             try:
@@ -177,7 +182,9 @@ class Watch(Journal):
 
     def _grouping(self, name: str, inner: Callable) -> Callable:
         def call(*args, **kwargs):
-            self._enter()
+            self._depth += 1
+            if self._depth == 1:
+                self._enter()
             try:
                 result = inner(*args, **kwargs)
                 if name == "free_group_begin":
@@ -198,21 +205,16 @@ class Watch(Journal):
 
         return call
 
-    def _enter(self) -> bool:
-        """Whether this is the outermost call: it gets a number."""
-        self._depth += 1
-        if self._depth > 1:
-            return False
+    def _enter(self) -> None:
+        """The outermost call begins: it gets a number."""
         self.call += 1
         self._starts.forget()
         if self._step != self.engine.step:
             self.take_cause()
-        return True
 
     def _raised(self) -> None:
         """An exception leaves a watched call; one that the target catches itself counts for nothing."""
-        if self._depth == 1:
-            self.raised = True
+        self.raised |= self._depth == 1
 
     def _over(self, method: str) -> None:
         """The outermost call has lent pages, or may have written the mapping."""

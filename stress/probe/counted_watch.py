@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from stress.check.event import EventKind
@@ -20,13 +18,9 @@ class CountedWatch(Journal):
 
     def __init__(self, pool, ledger: Ledger) -> None:
         super().__init__(ledger, HostReader())
-        self.on_lend: Callable[[str, Column], None] | None = (
-            None  # is told the pool and its pages that are new
-        )
         self.pools = [pool]
         self.source = pool
         self.edge = None
-        self.closely = 1
         self._depth = 0
         self._method = ""
 

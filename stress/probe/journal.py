@@ -8,7 +8,7 @@ nothing is judged under a later operation's name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class Journal:
         self.operation = self.cause = Cause(0, "", -1, "")
         self._step = ""  # of the present cause
         self.engine: HasStep = NoEngine
+        self.closely = 1  # after one operation in so many the mapping's entries are read again
+        self.on_lend: Callable[[str, Column], None] | None = (
+            None  # is told the pool and its pages that are new
+        )
         self.call = 0
         self.events = 0
         self.moved = False  # pages have changed hands since the counts were told last
@@ -98,12 +102,10 @@ class Journal:
             send = self.reader.send
             pages, peers = send(pages), None if peers is None else send(peers)
         event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token, table)
-        if not self.lands_late:
-            self.ledger.observe(event)
-        elif slots_of:
-            self._waiting.append((event, slots_of))
+        if self.lands_late:
+            self._waiting.append((event, slots_of) if slots_of else event)
         else:
-            self._waiting.append(event)
+            self.ledger.observe(event)
 
     def tell_counts(self, counts: AllCounts, *, raised: bool) -> None:
         """As `tell`. Of an operation that raised they are events in any case."""
