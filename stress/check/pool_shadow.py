@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, PoolShape, with_arrays
+from stress.check.masks import all_of, any_of
 
 _NOTHING = np.empty(0, dtype=np.int64)
 _COUNTING = np.arange(1 << 16)
@@ -79,7 +80,7 @@ class PoolShadow:
         """Sorts the pages of the event at hand: `valid` and `outside` of the pool; over `valid` the masks `loaned`,
         those on loan (`loans` of them), and `repeated`, those that come again later in it, or None."""
         wrong = (pages - self.first).view(np.uint64) >= self.shape.pages
-        if np.count_nonzero(wrong):
+        if any_of(wrong):
             self.valid, self.outside = pages[~wrong], pages[wrong]
         else:
             self.valid, self.outside = pages, _NOTHING
@@ -95,12 +96,12 @@ class PoolShadow:
         order = _COUNTING[: len(pages)] if len(pages) <= len(_COUNTING) else np.arange(len(pages))
         self._stamp[pages] = order
         repeated = self._stamp[pages] != order
-        return repeated if np.count_nonzero(repeated) else None
+        return repeated if any_of(repeated) else None
 
     def inside(self, pages: np.ndarray) -> np.ndarray:
         """Those of the ids that the arrays have a place for: lendable pages and the null page."""
         wrong = pages.view(np.uint64) >= len(self.extra)
-        return pages[~wrong] if np.count_nonzero(wrong) else pages
+        return pages[~wrong] if any_of(wrong) else pages
 
     def lend(self, rid: int, cause_index: int) -> None:
         """Applies the pages of `look` as lent."""
@@ -150,7 +151,7 @@ class PoolShadow:
     def ask(self, pages: np.ndarray) -> None:
         """Marks pages on loan as asked back; pages that are not on loan are left alone."""
         new = self.on_loan[pages] & ~self.asked[pages]
-        if np.count_nonzero(new) < len(pages):
+        if not all_of(new):
             pages = pages[new]
         self.asked[pages] = True
         self.asked_pages += len(pages)
@@ -236,10 +237,10 @@ class EdgeShadow:
         self.peer[sources] = np.where(named, peers, self.no_peer)
         # Of a source page that is named twice the last entry counts.
         named &= self.peer[sources] == peers
-        if np.count_nonzero(named) < len(peers):
+        if not all_of(named):
             sources, peers = sources[named], peers[named]
         taken = self.holder[peers] >= 0
-        if np.count_nonzero(taken):
+        if any_of(taken):
             for source, target in zip(sources[taken].tolist(), peers[taken].tolist(), strict=True):
                 self.doubled.append((source, int(self.holder[target]), target))
         self.holder[peers] = sources

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stress.check.event import Event
+from stress.check.masks import all_of, any_of
 from stress.check.pool_shadow import PoolShadow
 from stress.check.proof import Check, Consult, EdgeCells, PoolCells
 from stress.check.state import Shadow
@@ -39,7 +40,7 @@ class Many:
             return self._ask_through(event, others)
         pool, pages = self._cells[event.pool].pool, event.pages
         pool.look(pages)
-        if pool.loans < len(pages) or pool.repeated is not None or np.count_nonzero(pool.asked[pages]):
+        if pool.loans < len(pages) or pool.repeated is not None or any_of(pool.asked[pages]):
             return False
         may_be_locked = self._shadow.locks.held and self._cells[event.pool].inward is None
         if may_be_locked and np.count_nonzero(self._shadow.locks.holders_in(event.pool)[pages]):
@@ -47,7 +48,7 @@ class Many:
         tables = pool.tables[pages]
         if np.count_nonzero(tables):
             own = self._shadow.may_give_up(pool, event.cause)[pages] == event.cause.operation
-            if np.count_nonzero(tables > own):
+            if any_of(tables > own):
                 return False
         if others:
             self._consult(event, others)
@@ -59,13 +60,13 @@ class Many:
     def _ask_through(self, event: Event, others: list[Check]) -> bool:
         target = self._cells[event.pool]
         pool, edge, pages, entries = target.pool, target.inward.edge, event.pages, event.peers
-        if not _distinct_sources(target.inward, pages) or np.count_nonzero(edge.peer[pages] != entries):
+        if not _distinct_sources(target.inward, pages) or any_of(edge.peer[pages] != entries):
             return False
         named = edge.is_page(entries)
         sources, peers = pages, entries
-        if np.count_nonzero(named) < len(named):
+        if not all_of(named):
             sources, peers = pages[named], entries[named]
-        if np.count_nonzero(edge.holder[peers] != sources):
+        if any_of(edge.holder[peers] != sources):
             return False
         if self._shadow.locks.held and np.count_nonzero(self._shadow.locks.holders_in(event.pool)[sources]):
             return False
@@ -87,12 +88,12 @@ class Many:
         pool.look(pages)
         if pool.orphans or pool.loans < len(pages) or pool.repeated is not None:
             return False
-        if np.count_nonzero(pool.asked[pages]) < len(pages) or _under_transfer(cells, pages):
+        if not all_of(pool.asked[pages]) or _under_transfer(cells, pages):
             return False
-        if cells.inward is not None and np.count_nonzero(cells.inward.edge.holder[pages] >= 0):
+        if cells.inward is not None and any_of(cells.inward.edge.holder[pages] >= 0):
             return False
         out = cells.outward
-        if out is not None and np.count_nonzero(out.edge.peer[pages] != out.no_peer):
+        if out is not None and any_of(out.edge.peer[pages] != out.no_peer):
             return False
         if others:
             self._consult(event, others)
@@ -109,14 +110,14 @@ class Many:
     def bind(self, event: Event, others: list[Check]) -> bool:
         target = self._cells[event.pool]
         pool, edge, pages, peers = target.pool, target.inward.edge, event.pages, event.peers
-        if not _distinct_sources(target.inward, pages) or np.count_nonzero(edge.peer[pages] != edge.no_peer):
+        if not _distinct_sources(target.inward, pages) or any_of(edge.peer[pages] != edge.no_peer):
             return False
         named = np.count_nonzero(edge.is_page(peers))
         if named and (named < len(peers) or pool.repeats(peers) is not None):
             return False
-        if not named and np.count_nonzero(peers != edge.no_peer):
+        if not named and any_of(peers != edge.no_peer):
             return False
-        if named and np.count_nonzero(pool.on_loan[peers] & (edge.holder[peers] < 0)) < named:
+        if named and not all_of(pool.on_loan[peers] & (edge.holder[peers] < 0)):
             return False
         if others:
             self._consult(event, others)
@@ -130,7 +131,7 @@ class Many:
         edge = self._cells[event.pool].inward
         if not _in_range(edge.source, event.pages):
             return False
-        if np.count_nonzero(edge.edge.peer[event.pages] != event.peers):
+        if any_of(edge.edge.peer[event.pages] != event.peers):
             return False
         if others:
             self._consult(event, others)
@@ -166,7 +167,7 @@ class Many:
         else:
             np.add.at(pool.tables, gained, ONCE)
             unknown = pool.owner[gained] < 0
-            if np.count_nonzero(unknown):
+            if any_of(unknown):
                 pool.owner[gained[unknown]] = rid
         shadow.set_table(pool, event.cause, rid, new, same)
         return True
@@ -185,11 +186,11 @@ def _under_transfer(cells: PoolCells, pages: np.ndarray) -> bool:
 
 def _is_lent(pool: PoolShadow, pages: np.ndarray) -> bool:
     """All are on loan and not asked back."""
-    return np.count_nonzero(pool.on_loan[pages] > pool.asked[pages]) == len(pages)
+    return all_of(pool.on_loan[pages] > pool.asked[pages])
 
 
 def _in_range(cells: PoolCells, pages: np.ndarray) -> bool:
-    return np.count_nonzero((pages - cells.first).view(np.uint64) >= cells.pool.shape.pages) == 0
+    return all_of((pages - cells.first).view(np.uint64) < cells.pool.shape.pages)
 
 
 def _distinct_sources(edge: EdgeCells, pages: np.ndarray) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.lock_shadow import Locks
+from stress.check.masks import any_of
 from stress.check.pool_shadow import EdgeShadow, PoolShadow
 from stress.check.promises import Promises
 from stress.check.reference_shadow import References
@@ -120,7 +121,7 @@ class Shadow:
         if edge is None:
             return None
         held = edge.holder[pool.valid] >= 0
-        return held & ~pool.asked[pool.valid] if np.count_nonzero(held) else None
+        return held & ~pool.asked[pool.valid] if any_of(held) else None
 
     def table_of_cause(self, cause: Cause) -> np.ndarray:
         """The pages that the operation's own request may give up: its table, if the operation ends or repoints it."""

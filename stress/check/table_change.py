@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from stress.check.masks import any_of
+
 # Of the tables' own type: numpy adds a plain 1 to int32 entry by entry, at 50 times the price.
 ONCE = np.int32(1)
 
@@ -14,4 +16,4 @@ def first_difference(old: np.ndarray, new: np.ndarray) -> int:
     if not common:
         return 0
     differs = old[:common] != new[:common]
-    return int(differs.argmax()) if np.count_nonzero(differs) else common
+    return int(differs.argmax()) if any_of(differs) else common

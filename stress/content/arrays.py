@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from stress.check.masks import any_of
+
 Array = np.ndarray | torch.Tensor
 
 
@@ -62,7 +64,7 @@ class HostArrays:
 
     def any_wrong(self, wrong: np.ndarray) -> bool:
         """Whether it is worth a look: on a host a clean comparison ends here."""
-        return bool(np.count_nonzero(wrong))
+        return any_of(wrong)
 
     def first(self, wrong: np.ndarray) -> np.ndarray:
         """int64[1]: place of the first True."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stress.check.masks import all_of
 from stress.content.span import Span
 
 _NOTHING = 0  # no key of a page is 0
@@ -25,7 +26,7 @@ class Published:
         """The span's pages, whole ones, hold what it says."""
         pages, keys, labels = span.pages, span.keys, span.page_labels(self._page_size)
         there = self._there(pages)
-        if np.count_nonzero(there) < len(pages):
+        if not all_of(there):
             pages, keys, labels = pages[there], keys[there], labels[there]
         self._key[pages] = keys
         self._label[pages] = labels
@@ -39,7 +40,7 @@ class Published:
         if keys is None:
             keys = self.keys(pages)
             named = keys != _NOTHING
-            if np.count_nonzero(named) < len(named):
+            if not all_of(named):
                 pages, keys = pages[named], keys[named]
         return Span(pages, keys, 0, self._page_size, -1, 0, self._label.take(pages, mode="clip"))
 

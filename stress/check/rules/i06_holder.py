@@ -11,6 +11,7 @@ import numpy as np
 
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
+from stress.check.masks import any_of
 from stress.check.pool_shadow import EdgeShadow
 from stress.check.rules.rule import Report, Rule, Violation, asker, such_pages
 from stress.check.state import Shadow
@@ -36,7 +37,7 @@ class Holder(Rule):
             pages = edge.source.valid
             peers = edge.peer[pages]
             live = edge.is_page(peers)
-            if np.count_nonzero(live):
+            if any_of(live):
                 cause, at_us = asker(edge.source, int(pages[live][0]), event)
                 self._left_behind.append((edge, pages[live], peers[live], cause, at_us))
 
@@ -44,7 +45,7 @@ class Holder(Rule):
         left_behind, self._left_behind = self._left_behind, []
         for edge, pages, peers, cause, at_us in left_behind:
             still = (edge.holder[peers] == pages) & edge.target.on_loan[peers] & ~edge.source.on_loan[pages]
-            if np.count_nonzero(still):
+            if any_of(still):
                 self._report_left_behind(edge, pages[still], peers[still], cause, at_us, report)
         for edge in shadow.edges:
             if not edge.shape.gives_back:

@@ -15,6 +15,7 @@ import numpy as np
 
 from stress.check.event import Event, EventKind
 from stress.check.history import blame
+from stress.check.masks import all_of
 from stress.check.rules.rule import Report, Rule, Violation, such_pages
 from stress.check.state import Shadow
 
@@ -62,7 +63,7 @@ class Written(Rule):
         """Whether any of the pages, which the pool has, was never written; the first is reported."""
         transfers, pool = shadow.transfers, event.pool
         written = transfers.is_written(pool, pages)
-        if np.count_nonzero(written) == len(pages):
+        if all_of(written):
             return False
         unwritten = pages[~written]
         page = int(unwritten[0])
