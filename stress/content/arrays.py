@@ -34,7 +34,7 @@ class HostArrays:
 
     def put(self, array: np.ndarray, index: np.ndarray, values: np.ndarray) -> None:
         """array[index] = values; of equal indices the last one counts."""
-        np.put(array, index, values, mode="clip")
+        array.put(index, values, mode="clip")
 
     def fill(self, array: np.ndarray, index: np.ndarray | list[int], value: int) -> None:
         """`value` into the whole rows `index` of `array`."""

@@ -97,7 +97,7 @@ class SampledStamps(_Stamps):
                 return
         written = slice(1 if span.begin else 0, None)
         places = self._places(span, mapping).reshape(-1)[written]
-        keys, labels = np.repeat(span.keys, 2), self._labels_of(span)
+        keys, labels = span.keys.repeat(2), self._labels_of(span)
         keys[-1:] += self._short_of_end(span)
         arrays.put(self._stamps, places, arrays.place(keys[written]))
         arrays.put(self._labels, places, arrays.place(labels[written]))
