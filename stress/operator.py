@@ -162,7 +162,7 @@ class Operator:
         self._issue(Kind.RESULTS_BEGIN, (), self._engine.results_begin)
         if self._probe is not None:
             # The engine has just waited for the forward pass: on a GPU the copies of page ids have landed too.
-            self._probe.settle()
+            self._probe.landed()
 
     def results_end(self) -> None:
         self._in_results = False
@@ -209,7 +209,9 @@ class Operator:
 
     def end_step(self) -> None:
         """A step without results is over: on a GPU what it showed is judged now."""
-        self.settle()
+        if self._probe is not None:
+            self._engine.synchronize()
+            self._probe.landed()
 
     def settle(self) -> None:
         """Everything seen so far is checked; on a GPU this waits for its copies."""

@@ -4,7 +4,7 @@
 raised. After an operation that can change a request's row the probe reads its table, and the counts after one that can
 have changed them. What is told is checked every `lands_every` operations, in order, and where one has raised.
 `sweep()` reads everything that can be read, O(pool); `quiesce()` does so after a drain. On a GPU the ids wait on
-their own copies until `settle()`, which the caller calls once a step, after a synchronize that the step has anyway.
+their own copies until `landed()`, which the caller calls once a step, after a synchronize that the step has anyway.
 """
 
 from __future__ import annotations
@@ -180,8 +180,13 @@ class Probe:
                 with watch.about(rid):
                     watch.tell(_ENDED, watch.source.name, np.array(kept, dtype=np.int64), None, method)
 
+    def landed(self) -> None:
+        """The device was waited for: on a GPU what was told until now is checked. On a host nothing hangs on it."""
+        if self.watch.reader.waits:
+            self.settle()
+
     def settle(self) -> None:
-        """Everything that was told is checked. On a GPU the step's copies have landed."""
+        """Everything that was told is checked. On a GPU its copies have landed."""
         self._unseen = 0
         if self.watch.lands_late:
             self.watch.land()
