@@ -213,6 +213,12 @@ class Operator:
             self._engine.synchronize()
             self._probe.landed()
 
+    def show(self) -> None:
+        """What was seen is checked, where an exception has left the operation at hand without an end."""
+        if self._probe is not None:
+            self._engine.synchronize()
+            self._probe.land()
+
     def settle(self) -> None:
         """Everything seen so far is checked; on a GPU this waits for its copies."""
         if self._probe is not None:

@@ -12,6 +12,7 @@ rank goes on from the latest time that any of them has reached.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from functools import partial
 
 from allocator.faults.log import NO_FAULTS, FaultLog
@@ -146,6 +147,11 @@ class Rank:
         except TargetFailed as failed:
             self.evidence.failed(self.operator.number, failed)
             self.operator.settle()
+        except BaseException:
+            # A read of a corrupt target may have failed, or the loop on its answer: what led there was seen.
+            with suppress(Exception):  # the first error is the one to tell
+                self.operator.show()
+            raise
         return True
 
     def _awaits_group(self) -> bool:

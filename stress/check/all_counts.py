@@ -17,6 +17,8 @@ class AllCounts(msgspec.Struct, frozen=True, gc=False):
     """`known`: by pool, as in COUNTS; `before`: those that were told last. `moved`: pages have changed hands, so the
     first pool's counts, whose pages have owners, are told anyhow."""
 
+    kind = EventKind.COUNTS
+
     cause: Cause
     call: int
     at_us: int

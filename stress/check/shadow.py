@@ -1,6 +1,7 @@
 """The shadow ledger of one rank: shows each event to the rules, then takes it into its own state.
 
-`observe` is called in the order in which the target did things; `settle` at the end of each operation. The first
+`observe` is called in the order in which the target did things, and `settle` at the end of each operation; or
+`observe_all` with the events of some operations, which settles all but the last of them. The first
 violation of a rule in a pool is kept whole, with the page's history; later ones are counted. A rule whose
 observations the engine can't give is not watched, and says nothing, rather than "0 findings". A check that raises
 stops, and its traceback is in `crashed`: the run goes on, its verdict is unknown. Knows no pool by name.
@@ -22,9 +23,6 @@ from stress.check.rules.rule import Rule, Violation
 from stress.check.state import LOOKED_AT, Shadow
 from stress.check.strays import without_strays
 from stress.result import Finding
-
-# By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
-_COUNTS = EventKind.COUNTS
 
 
 class Ledger:
@@ -116,13 +114,13 @@ class Ledger:
         for event in events:
             if event.cause.operation != self._noticed or event.call != self._call:
                 self._turn_to(event, settles)
-            if type(event) is AllCounts:
-                if not event.in_order(self._plans[_COUNTS], self.shadow, self._drop):
-                    self._take(event.events(), settles=False)
-                continue
             plan = self._plans[event.kind]
-            prove = plan.few if type(event.pages) is list else plan.many
             try:
+                if type(event) is AllCounts:
+                    if not event.in_order(plan, self.shadow, self._drop):
+                        self._take(event.events(), settles=False)
+                    continue
+                prove = plan.few if type(event.pages) is list else plan.many
                 if prove is None or not prove(event, plan.others):
                     self._judge(with_arrays(event), plan)
                 elif plan.journalled:

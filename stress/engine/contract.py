@@ -207,8 +207,8 @@ class Engine(Protocol):
         """Pages of pools[0] in the prefix cache: int64[]."""
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        """By pool, in pages: size, available, evictable, protected, as the target itself counts them. Asked for once
-        an operation; the answer is the caller's."""
+        """By pool, in pages: size, available, evictable, protected, as the target itself counts them. The answer is the
+        caller's: a new one each time."""
 
     def leftover(self) -> tuple[int, int, int, int, int]:
         """Locks, pins, loads, offloads, requests still there (all 0 after a drain)."""

@@ -50,16 +50,14 @@ class Journal:
         self.operation = self.cause = Cause(0, "", -1, "")
         self._step = ""  # of the present cause
         self.engine: HasStep = NoEngine
-        self.closely = 1  # after one operation in so many the mapping's entries are read again
-        self.on_lend: Callable[[str, Column], None] | None = (
-            None  # is told the pool and its pages that are new
-        )
+        self.closely = 1  # of a mapping: after one operation in so many its entries are read again
+        self.on_lend: Callable[[str, Column], None] | None = None  # is told a pool and its pages that are new
         self.call = 0
         self.events = 0
         self.moved = False  # pages have changed hands since the counts were told last
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
-        self._waiting: list = []  # on a CPU Event and AllCounts
+        self.waiting: list = []  # of Event and AllCounts; on a GPU some with the size of a page beside them
 
     def begin(self, operation: Cause, at_us: int) -> None:
         """A new operation starts; its calls count from 1."""
@@ -103,7 +101,7 @@ class Journal:
             pages, peers = send(pages), None if peers is None else send(peers)
         event = Event(kind, pool, pages, peers, self.cause, self.call, method, self.now_us, token, table)
         if self.lands_late:
-            self._waiting.append((event, slots_of) if slots_of else event)
+            self.waiting.append((event, slots_of) if slots_of else event)
         else:
             self.ledger.observe(event)
 
@@ -111,14 +109,14 @@ class Journal:
         """As `tell`. Of an operation that raised they are events in any case."""
         told = counts.events("raised") if raised else (counts,)
         if self.lands_late:
-            self._waiting.extend(told)
+            self.waiting.extend(told)
         else:
             for one in told:
                 self.ledger.observe(one)
 
     def land(self) -> None:
         """Shows the ledger what waits. On a GPU the caller has synchronised the stream."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         self.ledger.observe_all([self._landed(event) for event in waiting] if self._waits else waiting)
 
     def _landed(self, event: Event | AllCounts | tuple[Event, int]) -> Event | AllCounts:

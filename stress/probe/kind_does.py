@@ -18,7 +18,6 @@ class Does:
     admits: bool
     steps: bool  # are part of a step that the engine schedules by itself
     of_requests: bool  # its rows are requests
-    opens: bool  # open a free group, and nothing else
 
 
 DOES = {
@@ -33,7 +32,6 @@ DOES = {
         admits=kind is Kind.ADMIT,
         steps=kind in (Kind.SCHEDULE, Kind.UPDATE),
         of_requests=kind is not Kind.EVICT,
-        opens=kind is Kind.RESULTS_BEGIN,
     )
     for kind in Kind
 }

@@ -23,6 +23,7 @@ from stress.probe.sweep import tell_leftover, tell_sweep
 from stress.probe.watches import watches_of
 
 REFUSED = (0,)  # the answer of an extend that got no slots
+MOST_EVENTS = 1024  # that wait when an operation ends: each may hold a whole table
 
 # By themselves: up to Python 3.11 a member is looked up on its class at the price of a call.
 _ENDED = EventKind.ENDED
@@ -123,14 +124,12 @@ class Probe:
             watch.take_cause()
             if watch.source_lent and does.of_requests:
                 self.requests.tell_tables(rows)
-            # Opening a group moves no page and changes no counts; if it does, the next operation tells them.
-            if watch.moved or self._raised or not does.opens:
-                self._tell_counts()
+            self._tell_counts()
         if not watch.lands_late:
             self.ledger.settle(number, at_us)
         elif not watch.reader.waits:
             self._unseen += 1
-            if self._unseen >= self._lands_every or self._raised:
+            if self._unseen >= self._lands_every or self._raised or len(watch.waiting) >= MOST_EVENTS:
                 self.settle()
 
     def _after_pass(self, rows: Rows) -> None:
@@ -185,11 +184,15 @@ class Probe:
         if self.watch.reader.waits:
             self.settle()
 
-    def settle(self) -> None:
-        """Everything that was told is checked. On a GPU its copies have landed."""
+    def land(self) -> None:
+        """What was told is checked, also of an operation that has not ended. On a GPU its copies have landed."""
         self._unseen = 0
         if self.watch.lands_late:
             self.watch.land()
+
+    def settle(self) -> None:
+        """What was told is checked, and what must hold between operations."""
+        self.land()
         self.ledger.settle(self._operation.number, self._operation.at_us)
 
     def clock(self, waiting: int, oldest_us: int, running: int, transfers: int, overdue_us: int) -> None:
@@ -201,6 +204,7 @@ class Probe:
 
     def sweep(self) -> None:
         """Reads free lists, mapping, cache and counters whole. Between operations."""
+        self._settle_on_host()  # the last one's end comes first
         tell_sweep(self._engine, self.watch, self.content)
         self._settle_on_host()
 

@@ -10,9 +10,11 @@ from stress import rank_parts
 from stress.check.event import Event
 from stress.config import load_config
 from stress.matrix.drive import drive
+from stress.operator import Operator
 from stress.probe import allocator_watch
 from stress.probe.capture import DeviceReader
 from stress.probe.journal import Journal
+from stress.result import FindingLine
 
 ONE_RANK = ("layout.tp_size=1", "layout.dp_size=1", "workload.requests=150", "workload.concurrency=12")
 SAME = ("status", "digest", "findings", "kept", "marks", "checker_crashed")
@@ -43,15 +45,38 @@ def test_an_assertion_leaves_nothing_unseen(monkeypatch):
     assert result.first_finding.noticed == result.first_assert.operation == result.operations
 
 
+@pytest.mark.parametrize("number", [12, 28, 53])
+def test_what_was_seen_before_the_loop_failed_is_checked(number, monkeypatch):
+    """An exception that is nobody's answer ends the rank: what led there is in its file even so."""
+    issue = Operator._issue
+
+    def failing(operator, *args):
+        if operator.number == number:
+            raise KeyError("a corrupt target's answer")
+        return issue(operator, *args)
+
+    def found(lands_every):
+        monkeypatch.setattr(rank_parts, "LANDS_EVERY", lands_every)
+        lines = []
+        with pytest.raises(KeyError, match="corrupt"):
+            config = load_config("smoke", ["check.on_assert=count", *ONE_RANK])
+            drive(config, "unpatched", lambda _rank: lines.append)
+        return [line.finding for line in lines if isinstance(line, FindingLine)]
+
+    monkeypatch.setattr(Operator, "_issue", failing)
+    at_once = found(1)
+    assert len(at_once) > 1 and found(64) == at_once
+
+
 @pytest.mark.parametrize("name", ["paged", "linker-swa", "ring"])
 def test_nobody_writes_to_what_waits(name, monkeypatch):
     """An event owns its pages: what the engine does meanwhile changes none of those that wait."""
     told, tell, land = [], Journal.tell, Journal.land
 
     def keeping(journal, *args, **kwargs):
-        before = len(journal._waiting)
+        before = len(journal.waiting)
         tell(journal, *args, **kwargs)
-        told.extend((event, *_copies(event)) for event in journal._waiting[before:])
+        told.extend((event, *_copies(event)) for event in journal.waiting[before:])
 
     def comparing(journal):
         for event, pages, peers in told:
