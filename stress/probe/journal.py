@@ -1,9 +1,8 @@
 """Tells events to the ledger under the operation that caused them, at once or when their ids have landed.
 
 On a CPU the ledger sees an event as it happens, or, where `lands_late`, some operations later: what one event after
-the other takes stays in the processor's caches then, which is a tenth of what the checks cost. On a GPU an event waits
-for the copies of its ids in any case. What waits is shown in the same order, under its own operation, by `land`:
-nothing is judged under a later operation's name.
+the other takes stays in the processor's caches then. On a GPU an event waits for the copies of its ids in any case.
+What waits is shown in the same order, under its own operation, by `land`: nothing is judged under a later one's name.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from stress.check.event import Event
 from stress.config import load_config
 from stress.matrix.drive import drive
 from stress.operator import Operator
-from stress.probe import allocator_watch
+from stress.probe import allocator_watch, probe
 from stress.probe.capture import DeviceReader
 from stress.probe.journal import Journal
 from stress.result import FindingLine
@@ -66,6 +66,17 @@ def test_what_was_seen_before_the_loop_failed_is_checked(number, monkeypatch):
     monkeypatch.setattr(Operator, "_issue", failing)
     at_once = found(1)
     assert len(at_once) > 1 and found(64) == at_once
+
+
+def test_what_waits_is_bounded(monkeypatch):
+    """However many operations may wait, their events are checked when they are many."""
+    waited, land = [], Journal.land
+    monkeypatch.setattr(Journal, "land", lambda journal: (waited.append(len(journal.waiting)), land(journal)))
+    monkeypatch.setattr(rank_parts, "LANDS_EVERY", 1_000_000)
+    monkeypatch.setattr(probe, "MOST_EVENTS", 50)
+    (result,) = run_arm("patched", *ONE_RANK, "workload.requests=30")[0]
+    assert result.status == "finished" and not result.findings
+    assert len(waited) > 10 and 50 <= np.median(waited) < 100
 
 
 @pytest.mark.parametrize("name", ["paged", "linker-swa", "ring"])
