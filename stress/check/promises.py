@@ -8,6 +8,8 @@ keep what is in a page, until somebody writes it. Judges nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from stress.check.event import Event
@@ -82,6 +84,10 @@ class Promises:
         """Index of the cause under which that was; 0: it was not."""
         of = self._pages.get(pool)
         return int(of.withdrawn_by[page]) if of and of.withdrawn_in[page] == of.lent_by[page] else 0
+
+    def named_causes(self) -> Iterator[np.ndarray]:
+        """Numbers of the causes under which promises were withdrawn."""
+        return (of.withdrawn_by for of in self._pages.values())
 
     def keep(self, pool: str, pages: np.ndarray) -> None:
         """These, of `withdrawn`, have been lent with what is in them."""

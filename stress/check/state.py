@@ -6,10 +6,11 @@ one violation is not reported again as another; the difference that stays is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from stress.check.causes import Causes
 from stress.check.event import Cause, EdgeShape, Event, EventKind, PoolShape
 from stress.check.lock_shadow import Locks
 from stress.check.masks import any_of
@@ -20,15 +21,12 @@ from stress.check.table_change import ONCE, first_difference
 from stress.check.transfer_shadow import TransferShadow
 
 _NOTHING = np.empty(0, dtype=np.int64)
-_NOBODY = Cause(0, "", -1, "")
 # Operations that end a request's hold on its pages, or repoint its row to the cache's copy of them.
 _OWN_KINDS = frozenset({"finish", "abort", "retract", "checkpoint"})
 LOOKED_AT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, EventKind.FREE_LIST})
 
 
 class Shadow:
-    """`causes[i]` is the cause with index i; index 0 stands for "never"."""
-
     def __init__(self, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...]):
         self.pools = {shape.name: PoolShadow(shape) for shape in pools}
         self.edges = [EdgeShadow(e, self.pools[e.source], self.pools[e.target]) for e in edges]
@@ -43,7 +41,8 @@ class Shadow:
         self.references = References(self.pools)
         self.promises = Promises(self.pools)
         self.locks = Locks(self.pools, self.edge_into)
-        self.causes: list[Cause] = [_NOBODY]
+        self.causes = Causes(self._named_causes)
+        self.cause_index = self.causes.number
         self.strays = False  # ids were lent that no pool has (strays.py)
         # Which event last took its peer from a source page, by (edge's target pool, page), as far as it is remembered.
         self.last_unmap: Callable[[str, int], Event | None] = lambda _pool, _page: None
@@ -102,18 +101,13 @@ class Shadow:
         for edge in self.edges:
             edge.doubled.clear()
 
-    def first_cause_of(self, operation: int) -> int:
-        """Index of the first cause of the operation at hand; of the next one where it has none yet."""
-        first = len(self.causes)
-        while first > 1 and self.causes[first - 1].operation == operation:
-            first -= 1
-        return first
-
-    def cause_index(self, cause: Cause) -> int:
-        """Index of a cause; events in a row usually share one."""
-        if self.causes[-1] is not cause and self.causes[-1] != cause:
-            self.causes.append(cause)
-        return len(self.causes) - 1
+    def _named_causes(self) -> Iterator[np.ndarray]:
+        """The numbers of causes that pages and tables still speak of."""
+        for pool in self.pools.values():
+            yield pool.lent_by
+        yield from self.transfers.named_causes()
+        yield from self.promises.named_causes()
+        yield np.array([number for runs in self.rows_gained.values() for _, number in runs], dtype=np.int64)
 
     def held(self, pool: PoolShadow) -> np.ndarray | None:
         """Mask over `pool.valid`: still mapped by a source page and not asked back. None: none is."""
@@ -202,8 +196,8 @@ class Shadow:
         pool.tables_named = True
 
     def gained_in(self, owner: int | tuple[int, str], first: int, count: int) -> np.ndarray:
-        """int64[count]: index of the cause that gave each page from place `first` on. Unknown: the latest."""
-        known, end = np.full(count, len(self.causes), dtype=np.int64), count
+        """int64[count]: number of the cause that gave each page from place `first` on. Unknown: the following."""
+        known, end = np.full(count, self.causes.following, dtype=np.int64), count
         for place, index in reversed(self.rows_gained.get(owner, ())):
             start = max(0, place - first)
             known[start:end] = index

@@ -7,6 +7,7 @@ computed, or a load has brought them. That and how a load of it ended is kept to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,6 +75,10 @@ class TransferShadow:
         """bool[n]: a load into the page has ended since it was lent."""
         of = self._pages[pool]
         return of.ended_in[pages] == of.lent_by[pages]
+
+    def named_causes(self) -> Iterator[np.ndarray]:
+        """Numbers of the causes under which loads have ended."""
+        return (of.ended_by for of in self._pages.values())
 
     def end_of_load(self, pool: str, page: int) -> int:
         """Index of the cause under which that was; 0: none has."""

@@ -47,6 +47,10 @@ class GroupWatch:
         """Requests whose tables were not empty when they were told last."""
         return {rid for rid, _ in self._tables}
 
+    def close(self, rid: int) -> None:
+        """A request is gone."""
+        self._committed.pop(rid, None)
+
     def admitted(self, rows: Rows) -> None:
         """What a request is given when it is admitted is written already."""
         for rid, _ in rows:

@@ -83,6 +83,7 @@ class Probe:
 
     def close(self, rid: int) -> None:
         """The engine has forgotten a request."""
+        self.requests.close(rid)
         for told in (self._keys, self.content):
             if told is not None:
                 told.close(rid)

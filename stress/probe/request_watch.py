@@ -49,6 +49,11 @@ class RequestWatch:
                 del tables[rid]
             self._tell_of(rid, _HOLD, pages, same)
 
+    def close(self, rid: int) -> None:
+        """A request is gone."""
+        self._committed.pop(rid, None)
+        self._admitted.discard(rid)
+
     def admitted(self, rows: Rows) -> None:
         """What a request is given when it is admitted is whole pages, and written."""
         for rid, _ in rows:

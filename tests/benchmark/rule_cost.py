@@ -13,7 +13,6 @@ from stress.check.coverage import Coverage
 from stress.check.rules import RULES
 from stress.check.shadow import Ledger
 
-
 _SHOWN_BY = ("observe", "observe_all", "settle")
 
 

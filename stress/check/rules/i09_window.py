@@ -64,7 +64,7 @@ class Window(Rule):
         self, page: int, since: int, source, edge: EdgeShadow | None, shadow: Shadow
     ) -> tuple[str, Cause | None]:
         if page == source.null:
-            cause = shadow.causes[since] if since < len(shadow.causes) else None
+            cause = shadow.causes[since] if since < shadow.causes.following else None
             when = f" since operation {cause.operation}" if cause is not None else ""
             return f"where its table has a hole{when}", cause
         if source.lent_by[page] > since:

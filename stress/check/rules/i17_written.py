@@ -53,7 +53,7 @@ class Written(Rule):
             pages = pool.inside(event.pages)
             unwritten = pages[~transfers.is_written(event.pool, pages)]
             if len(unwritten):
-                old = unwritten[pool.lent_by[unwritten] < shadow.first_cause_of(event.cause.operation)]
+                old = unwritten[pool.lent_by[unwritten] < shadow.causes.first_of(event.cause.operation)]
                 given_up = old[transfers.load_ended(event.pool, old)]
                 if self._judge(event, given_up, f"request {rid} was given", shadow, report):
                     return
