@@ -81,10 +81,12 @@ def run_arms(
             launcher.stop()
         launcher.close()
     except KeyboardInterrupt:
+        on_interrupt(results | _cut_short(under_way, results, "stopped by the user"))
+        launcher.close()  # a rank may still check, and write, what it has seen
         results |= _cut_short(under_way, results, "stopped by the user")
-        on_interrupt(results)
         raise Interrupted(results) from None
     except LaunchError as error:
+        launcher.close()
         cut = _cut_short(under_way, results, "stopped, for another arm could not be started")
         results |= {watch.arm: cut[watch.arm] for watch in under_way if watch.arm in cut and watch.begun}
         unstarted = [watch.arm for watch in under_way if watch.arm not in results]

@@ -17,6 +17,7 @@ from functools import partial
 
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.config import Config
+from stress.ending import AskedToEnd
 from stress.engine.contract import Engine
 from stress.operation import Operation
 from stress.operator import Operator, TargetFailed
@@ -147,6 +148,10 @@ class Rank:
         except TargetFailed as failed:
             self.evidence.failed(self.operator.number, failed)
             self.operator.settle()
+        except AskedToEnd:
+            self.operator.settle()
+            self.evidence.recorder.flush()
+            raise
         except BaseException:
             # A read of a corrupt target may have failed, or the loop on its answer: what led there was seen.
             with suppress(Exception):  # the first error is the one to tell

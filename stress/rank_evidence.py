@@ -14,6 +14,7 @@ import traceback
 from stress.check.coverage import Coverage
 from stress.check.marks import OF_SCHEDULER
 from stress.check.shadow import Ledger
+from stress.ending import ENDING, AskedToEnd
 from stress.engine.scheduling import schedules
 from stress.operator import Operator, TargetFailed
 from stress.probe import Probe
@@ -61,9 +62,11 @@ class RankEvidence:
         self._stops = False
 
     def stop_if_asked(self) -> None:
-        """Ahead of each operation. Raises StopOnFinding."""
+        """Ahead of each operation. Raises StopOnFinding, or AskedToEnd."""
         if self._stops:
             raise StopOnFinding
+        if ENDING.asked:
+            raise AskedToEnd
 
     def _found(self, finding: Finding) -> None:
         self.emit(FindingLine(finding=finding))

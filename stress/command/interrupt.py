@@ -1,8 +1,9 @@
 """The signals that end a run: Ctrl-C, a stopped job, a closed terminal. All end it alike, and once.
 
-The first one raises KeyboardInterrupt. From then on all are ignored, so that the ranks are ended and what was
-gathered is written down however often the user, or a job runtime, asks again; SIGKILL remains. One that was
-ignored when the program started (`nohup`, a shell's background job) stays so.
+The first one raises KeyboardInterrupt; where a rank is at work in this process it does so at the rank's next
+operation, or at the second signal. From then on all are ignored, so that the ranks are ended and what was gathered is
+written down however often the user, or a job runtime, asks again; SIGKILL remains. One that was ignored when the
+program started (`nohup`, a shell's background job) stays so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
+
+from stress.ending import ENDING
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -22,11 +25,19 @@ def interruptible() -> Iterator[None]:
     handled = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
     arrived = []
 
-    def interrupt(signum: int, _frame: FrameType | None) -> None:
+    def ignore() -> None:
         for each in handled:
             signal.signal(each, signal.SIG_IGN)
+
+    def interrupt(signum: int, _frame: FrameType | None) -> None:
         arrived.append(signum)
+        if ENDING.heard and not ENDING.asked:
+            ENDING.asked = True
+            return
+        ignore()
         raise KeyboardInterrupt
+
+    ENDING.asked, ENDING.done = False, ignore
 
     for each in handled:
         signal.signal(each, interrupt)

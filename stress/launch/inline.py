@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from stress.ending import ENDING
 from stress.launch.contract import LaunchError, RankOutcome, backend_of, by_arm
 from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
@@ -81,7 +82,8 @@ class InlineLauncher:
             if not going or time.monotonic() > deadline_s:
                 return []
             for arm in going:
-                arm.turn()
+                with ENDING.hears():
+                    arm.turn()
 
     def stop(self) -> None:
         for run in self._runs():

@@ -1,0 +1,39 @@
+"""Whether this process's ranks were asked to end, and where they do so: between two operations.
+
+There nothing is half done, and what a rank has seen and not checked yet can still be shown to the checks. Whoever asks
+need not rely on it: a rank that hangs comes to no such place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+
+class AskedToEnd(KeyboardInterrupt):
+    """Ends a rank's work ahead of an operation."""
+
+
+class Ending:
+    """`asked`: ranks raise AskedToEnd at their next operation. `heard`: one is at work that will. `done` is called when
+    it has."""
+
+    def __init__(self) -> None:
+        self.asked = self.heard = False
+        self.done: Callable[[], None] = lambda: None
+
+    @contextlib.contextmanager
+    def hears(self) -> Iterator[None]:
+        """A rank is at work inside. Raises AskedToEnd behind it where it was asked, and has come to no operation."""
+        self.heard = True
+        try:
+            yield
+        finally:
+            self.heard = False
+            if self.asked:
+                self.done()
+        if self.asked:
+            raise AskedToEnd
+
+
+ENDING = Ending()  # of this process

@@ -1,0 +1,87 @@
+"""A run that is ended between two landings: what its ranks had seen by then is checked, and told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.multi
+
+ROOT = Path(__file__).parents[2]
+# F12 breaks I10 in operation 28 of this run; without the interruption it would be told at an exchange.
+COMMAND = ("run", "paged", "--fault", "F12", "--set", "workload.requests=80")
+# Python imports a module of this name at its start: the ranks of both launchers have it.
+ENDS_AT_OPERATION = """
+import os, signal, time
+from pathlib import Path
+import stress.operator as operator
+
+issue = operator.Operator._issue
+
+def issue_and_end(self, *arguments):
+    result = issue(self, *arguments)
+    if self.number == 31:
+        Path(os.environ["SEEN"]).write_text(str(len(self._probe.ledger.findings)))
+        os.kill(int(os.environ["COORDINATOR"]), signal.SIGNAL)
+        time.sleep(0.5)
+    return result
+
+operator.Operator._issue = issue_and_end
+"""
+ENDS_IN_A_CHECK = """
+import os, signal
+import stress.check.shadow as shadow
+
+turn_to, ended = shadow.Ledger._turn_to, []
+
+def end_and_turn_to(self, event, settles):
+    if settles and event.cause.operation >= 20 and not ended:
+        ended.append(1)
+        os.kill(os.getpid(), signal.SIGINT)
+    return turn_to(self, event, settles)
+
+shadow.Ledger._turn_to = end_and_turn_to
+"""
+
+
+def ended(tmp_path: Path, launcher: str, hook: str) -> dict:
+    """The verdict of a run that was ended by the hook."""
+    (tmp_path / "sitecustomize.py").write_text(hook)
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "stress", *COMMAND, "--launcher", launcher, "--out", str(out)]
+    script = f"export COORDINATOR=$$; exec {' '.join(command)}"
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "SEEN": str(tmp_path / "seen"),
+    }
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    return json.loads((out / "verdict.json").read_text())
+
+
+def check_told(document: dict) -> None:
+    (rank,) = document["arms"]["reference"]["ranks"]
+    assert rank["status"] == "stopped"
+    first = rank["first_finding"]
+    assert (first["rule"], first["operation"], first["page"]) == ("I10", 28, 51)
+    assert document["reasons"][0] == "The run was interrupted before its end."
+
+
+@pytest.mark.parametrize("launcher", ["inline", "local"])
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+def test_what_was_seen_and_not_checked_yet_is_told(launcher: str, signal: str, tmp_path: Path) -> None:
+    document = ended(tmp_path, launcher, ENDS_AT_OPERATION.replace("SIGNAL", signal))
+    assert (tmp_path / "seen").read_text() == "0", "nothing had been checked when the signal came"
+    check_told(document)
+
+
+def test_a_signal_amid_a_check_lets_it_end(tmp_path: Path) -> None:
+    check_told(ended(tmp_path, "inline", ENDS_IN_A_CHECK))
