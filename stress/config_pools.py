@@ -62,13 +62,29 @@ def full_pages_needed(pool: Pool, serving: Serving, prompt: int, output: int) ->
     return max(decoding, admission)
 
 
+def beside_ballast(pages: int, share: float) -> int:
+    """Of a pool's pages, those that ballast of this share (stress.serving.ballast) leaves to the requests."""
+    return pages - pages * round(share * 1000) // 1000
+
+
+def enough_beside_ballast(pages: int, share: float) -> int:
+    """The smallest pool that leaves so many, for a share below 1."""
+    return (pages - 1) * 1000 // (1000 - round(share * 1000)) + 1
+
+
+def less_ballast(share: float) -> str:
+    """For a message about what ballast leaves."""
+    return f", or a smaller workload.ballast than {share}" if share else ""
+
+
 def check_full_pool(config: Config, requests: Iterable[tuple[int, int]]) -> None:
     """Raises ConfigError where a planned request, (prompt, output) tokens, can never run."""
     pages, prompt, output = max(
         (full_pages_needed(config.pool, config.serving, *tokens), *tokens) for tokens in requests
     )
-    if pages > config.pool.full_pages:
+    share = config.workload.ballast
+    if pages > beside_ballast(config.pool.full_pages, share):
         raise ConfigError(
             f"pool.full_pages: {config.pool.full_pages} pages can't hold the longest request of the workload, "
-            f"{prompt} + {output} tokens; give at least {pages}"
+            f"{prompt} + {output} tokens; give at least {enough_beside_ballast(pages, share)}{less_ballast(share)}"
         )

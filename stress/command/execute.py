@@ -206,6 +206,7 @@ def _gather(
     from stress.launch.contract import make_launcher
 
     launcher = None
+    results: dict[str, Any] = {}  # also where the progress fails behind them
     try:
         launcher = make_launcher(options.launcher, config)
         with make_progress(requests) as progress:
@@ -218,9 +219,9 @@ def _gather(
     except ArmsBroken as broken:
         results, unstarted, error = broken.results, broken.unstarted, broken.__cause__
     except infrastructure_errors() as lacking:
-        results, unstarted, error = {}, arms, lacking
+        unstarted, error = [arm for arm in arms if arm not in results], lacking
     except Exception as defect:
-        results, unstarted, error = {}, [], defect
+        unstarted, error = [], defect
     finally:
         if launcher is not None:
             launcher.close()

@@ -18,14 +18,15 @@ class LineProgress:
 
     def __init__(self, requests: int, stream: TextIO | None = None) -> None:
         self._requests = requests
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr  # None: the program was started without one
         self._told: dict[str, tuple[float, str]] = {}  # by arm: when, and what
 
     def __enter__(self) -> LineProgress:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stream.flush()
+        if self._stream is not None:
+            self._stream.flush()
 
     def __call__(self, state: Any) -> None:
         """`state` is the coordinator's ArmProgress."""
@@ -36,7 +37,8 @@ class LineProgress:
         line = f"{state.arm}: {describe(state, self._requests)}"
         if line != told:
             self._told[state.arm] = now, line
-            print(line, file=self._stream, flush=True)
+            if self._stream is not None:
+                print(line, file=self._stream, flush=True)
 
 
 class BarProgress:

@@ -92,3 +92,26 @@ def test_the_eviction_interval_is_the_engines():
     from stress.engine.reference.publish import EVICTION_INTERVAL_TOKENS as of_the_engine
 
     assert of_the_engine == EVICTION_INTERVAL_TOKENS
+
+
+def test_what_ballast_holds_is_not_counted_on():
+    # 85 pages are needed, and four of five are on loan to others
+    large = load_config("smoke", ["pool.full_pages=421", "pool.swa_pages=500", "workload.ballast=0.8"])
+    check_full_pool(large, [(5317, 40)])
+    small = load_config("smoke", ["pool.full_pages=420", "pool.swa_pages=500", "workload.ballast=0.8"])
+    with pytest.raises(ConfigError) as refused:
+        check_full_pool(small, [(5317, 40)])
+    assert str(refused.value) == (
+        "pool.full_pages: 420 pages can't hold the longest request of the workload, 5317 + 40 tokens; "
+        "give at least 421, or a smaller workload.ballast than 0.8"
+    )
+
+
+def test_ballast_leaves_a_chunk_its_window_pages():
+    needed = swa_pages_needed(load_config("smoke").pool, load_config("smoke").serving)
+    enough = (needed - 1) * 10 + 1
+    load_config("smoke", [f"pool.swa_pages={enough}", "workload.ballast=0.9"])
+    with pytest.raises(
+        ConfigError, match=f"give at least {enough}, or a smaller serving.chunk_tokens, or a smal"
+    ):
+        load_config("smoke", [f"pool.swa_pages={enough - 1}", "workload.ballast=0.9"])

@@ -48,3 +48,12 @@ def test_a_full_disk_is_one_line():
 def test_a_stream_that_was_closed_is_left_alone():
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND]
     assert ended(command=shell).returncode == 0
+
+
+@pytest.mark.parametrize(("arm", "code"), [("unpatched", 1), ("patched", 0)])
+def test_a_run_without_a_standard_error_has_its_verdict(arm, code, tmp_path):
+    run = ["run", "smoke", "--arm", arm, "--set", "workload.requests=20", "--set", "check.require=[]"]
+    command = [*COMMAND[:3], *run, "--launcher", "inline", "--out", str(tmp_path / "run")]
+    one = ended(command=["sh", "-c", 'exec "$@" 2>&-', "sh", *command])
+    assert one.returncode == code
+    assert f"verdict  {'fail (as expected)' if code else 'pass'}" in one.stdout
