@@ -79,9 +79,12 @@ class Nightly:
                 made = self._make(planned, execute)
                 self._made[planned.name] = made
                 outcome = self._outcome(planned)
-                told = "failed before, " if planned.kept else "must fail, " if planned is self.canary else ""
-                line = f"{number}/{len(order)} {planned.name}: {told}{outcome.verdict}, {made.wall_s:.1f} s"
-                tell(line)
+                told = f"failed before, {outcome.verdict}" if planned.kept else outcome.verdict
+                if planned is self.canary:
+                    told = (
+                        "failed, as it must" if outcome.verdict == "pass" else f"must fail: {outcome.verdict}"
+                    )
+                tell(f"{number}/{len(order)} {planned.name}: {told}, {made.wall_s:.1f} s")
                 if planned is not self.canary and not self.interrupted:
                     self._keep(outcome, tell)
                 self.write()

@@ -45,6 +45,8 @@ def doubts_of(config: Config, arm: str, ranks: list[RankResult]) -> list[str]:
         reasons += _unwatched(config, ranks)
         reasons += _idle_faults(config, arm, ranks)
         reasons += _unaccounted(ranks)
+    elif ranks and all(result.status in ("finished", "asserted", "errored") for result in ranks):
+        reasons += _idle_faults(config, arm, ranks)
     return reasons
 
 

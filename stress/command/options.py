@@ -40,8 +40,8 @@ _OPTIONS = (
         "faults",
         multiple=True,
         metavar="F",
-        help="Put a named fault (F06, F16@3) into the arms that are expected to pass, which must fail then; may be "
-        "repeated.",
+        help="Put a named fault (F06, F16@3) into the arms that run, by default those that are expected to pass; they "
+        "must fail then; may be repeated.",
     ),
     click.option(
         "--launcher",

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from verdict_ranks import rank
+from verdict_ranks import ASSERTED, rank
 
 from stress.cli import main
 from stress.config import load_config
@@ -37,6 +37,17 @@ def test_a_fault_whose_trigger_was_never_reached_is_unknown(fault, idle):
         f"Arm patched: the trigger of {idle} was never reached: this workload does not come to it; more "
         "requests or another seed may, and config paged does."
     ]
+
+
+@pytest.mark.parametrize(("reached", "said"), [((), True), (("F06",), False)])
+def test_an_arm_that_asserted_before_its_fault_acted_says_so(reached, said):
+    config = load_config("smoke", ["arms.patched.fault=F06"])
+    ranks = [
+        rank("patched", n, "asserted", **ASSERTED, faults_reached=dict.fromkeys(reached, 7)) for n in (0, 1)
+    ]
+    document = make_verdict(config, {"patched": ranks}, arms=["patched"], launcher="local")
+    assert document["verdict"] == "fail"
+    assert any("the trigger of fault F06 was never reached" in why for why in document["reasons"]) == said
 
 
 def test_who_has_the_config_of_a_fault_is_not_sent_to_it():

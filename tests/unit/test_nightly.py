@@ -26,6 +26,7 @@ def test_a_night_without_a_fault_passes_and_keeps_its_evidence(night, capsys):
     assert (code, document["verdict"], made) == (0, "pass", MADE)
     printed = capsys.readouterr()
     assert json.loads(printed.out) == document
+    assert "1/5 canary: failed, as it must, " in printed.err
     assert "2/5 smoke-store_shared-seed1: pass" in printed.err
     for name in made:
         assert json.loads(Path("one", name, "verdict.json").read_text())["schema"] == 1
@@ -49,10 +50,11 @@ def test_a_night_without_a_fault_passes_and_keeps_its_evidence(night, capsys):
         (LaunchError("no room for 2 ranks"), "pass", 3, "unknown", "The canary showed nothing."),
     ],
 )
-def test_the_worst_verdict_with_the_canary_turned_round(night, canary, runs, code, verdict, reason):
+def test_the_worst_verdict_with_the_canary_turned_round(night, canary, runs, code, verdict, reason, capsys):
     found, document, made = night("out", canary=canary, runs=runs)
     assert (found, document["verdict"], made) == (code, verdict, MADE)
     assert document["reasons"][1].startswith(reason)
+    assert ("1/5 canary: failed, as it must, " in capsys.readouterr().err) == (canary == "fail")
     wrong = [case for case in cases_of("out") if case.find("error") is not None]
     assert bool(wrong) == (verdict == "unknown" or canary == "pass")
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from verdict_ranks import ASSERTED, ASSERTION, CONFIG, ERROR, FINDING, MARKS, clean, rank, verdict_of
 
+from stress.config import load_config
 from stress.result import StepPlans
 from stress.verdict import EXIT_CODES, make_verdict, worst
 
@@ -203,3 +204,12 @@ def test_step_plans_are_compared_with_neither_a_partial_rank_nor_one_that_told_n
     document = verdict_of(alike[0], rank("patched", 1))
     assert document["verdict"] == "pass"
     assert document["arms"]["patched"]["ranks"][1]["step_plans"] is None
+
+
+def test_a_pass_at_level_0_says_that_nobody_watched():
+    config = load_config("smoke", ["check.level=0"])
+    document = make_verdict(config, {"patched": clean()}, arms=["patched"], launcher="local")
+    assert document["verdict"] == "pass"
+    assert document["reasons"] == [
+        "Arm patched: 18 requests finished on 2 ranks and nobody watched them: check.level is 0."
+    ]
