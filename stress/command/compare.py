@@ -9,7 +9,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from stress.command.execute import execute, exit_code, show
+from stress.command.one_run import execute_and_show, exit_code
 from stress.command.options import RunOptions, resolve, run_options, with_faults, with_target
 from stress.config import Config, ConfigError, config_names
 
@@ -85,8 +85,7 @@ def _compare_live(config: str, base: str, test: str, options: RunOptions) -> int
             return pair_of(_with_arms(resolve(config, one), *targets)[0])
 
         return run_seeds(options, seeded, [base, second], Pair(base=base, test=second), finish)
-    outcome = execute(pair, [base, second], options, finish)
-    show(outcome, options.as_json)
+    outcome = execute_and_show(pair, [base, second], options, finish)
     return exit_code(outcome, outcome.document["compare"]["exit_code"])
 
 

@@ -23,11 +23,15 @@ UNKNOWN = 3
 INTERRUPTED_EARLY = "The run was interrupted before its end."
 
 
+Finish = Callable[[dict[str, Any]], None]
+"""Completes the verdict document before it is written: compare adds its entry."""
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was made: its document, where it lies, and whether it was interrupted."""
 
     document: dict[str, Any]
-    run_dir: Path
+    run_dir: Path | None = None  # None: nowhere
     interrupted: bool = False
 
 
@@ -43,13 +47,12 @@ def execute(
     config: Config,
     arms: list[str],
     options: RunOptions,
-    finish: Callable[[dict[str, Any]], None] | None = None,
+    finish: Finish | None = None,
     prepared: Prepared | None = None,
 ) -> Outcome:
     """Runs the arms, twice with --verify-determinism.
 
-    `finish` completes the verdict document before it is written (compare adds its entry). `prepared`: what was
-    planned for `config` already.
+    `prepared`: what was planned for `config` already.
     """
     from stress.record import RunDirectory
 
@@ -68,23 +71,6 @@ def execute(
         outcome.document["reasons"].append("Two runs of this configuration and seed gave different digests.")
     RunDirectory.open(outcome.run_dir).write_verdict(outcome.document)
     return msgspec.structs.replace(outcome, interrupted=again.interrupted)
-
-
-def exit_code(outcome: Outcome, code: int) -> int:
-    """The command's exit code: `code`, unless the run was interrupted or not deterministic."""
-    if outcome.interrupted:
-        return INTERRUPTED
-    return code if outcome.document.get("determinism", {"equal": True})["equal"] else UNKNOWN
-
-
-def show(outcome: Outcome, as_json: bool) -> None:
-    """The result on stdout."""
-    if as_json:
-        click.echo(msgspec.json.encode(outcome.document))
-        return
-    from stress.report_text import print_report
-
-    print_report(outcome.document, outcome.run_dir)
 
 
 def plan_workload(config: Config, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -153,7 +139,7 @@ def _execute_once(
     out: str | None,
     planned: dict[str, Any],
     trees: dict[str, str],
-    finish: Callable[[dict[str, Any]], None] | None,
+    finish: Finish | None,
 ) -> Outcome:
     from stress.command.run_record import RunRecord
     from stress.manifest import build_manifest

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stress.command.execute import execute, exit_code, show
+from stress.command.one_run import execute_and_show, exit_code
 from stress.command.options import RunOptions, chosen_arms, resolve, run_options, with_faults
 
 
@@ -33,6 +33,5 @@ def run(config: str, arms: tuple[str, ...], **given: Any) -> int:
         return run_seeds(
             options, lambda seeded: with_faults(resolve(config, seeded), options.faults, chosen), chosen
         )
-    outcome = execute(with_faults(resolved, options.faults, chosen), chosen, options)
-    show(outcome, options.as_json)
+    outcome = execute_and_show(with_faults(resolved, options.faults, chosen), chosen, options)
     return exit_code(outcome, EXIT_CODES[outcome.document["verdict"]])

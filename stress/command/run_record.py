@@ -43,9 +43,13 @@ class RunRecord:
             self.run.write_verdict(self._document_of(results, INTERRUPTED_EARLY))
 
     def end(self, results: Results, ended_early: str) -> dict[str, Any]:
-        """After the last rank; returns the verdict document. Raises RunWriteError."""
+        """After the last rank; returns the verdict document. Raises RunWriteError, which has it too."""
         document = self._document_of(results, ended_early)
-        self.run.write_verdict(document)
+        try:
+            self.run.write_verdict(document)
+        except RunWriteError as error:
+            error.document = document
+            raise
         by_rank = {result.rank: result.device for ranks in results.values() for result in ranks}
         devices = [by_rank[rank] for rank in sorted(by_rank)]
         try:
