@@ -42,12 +42,7 @@ class RunDirectoryError(ValueError):
 
 
 class RunWriteError(RuntimeError):
-    """The run directory cannot be written any more: the machine's lack, not the user's. One line with the cure.
-
-    `document`: the verdict that could not be written, where there was one.
-    """
-
-    document: dict[str, Any] | None = None
+    """The run directory cannot be written any more: the machine's lack, not the user's. One line with the cure."""
 
 
 def rank_path(run_dir: Path, arm: str, rank: int) -> Path:

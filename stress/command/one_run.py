@@ -14,13 +14,12 @@ def execute_and_show(
     config: Config, arms: list[str], options: RunOptions, finish: Finish | None = None
 ) -> Outcome:
     """As `execute`, with the result on stdout; also with one that can't be written, before that is raised."""
-    from stress.record import RunWriteError
+    from stress.command.run_record import VerdictUnwritten
 
     try:
         outcome = execute(config, arms, options, finish)
-    except RunWriteError as unwritten:
-        if unwritten.document is not None:
-            show(Outcome(document=unwritten.document), options.as_json)
+    except VerdictUnwritten as unwritten:
+        show(Outcome(document=unwritten.document), options.as_json)
         raise
     show(outcome, options.as_json)
     return outcome

@@ -24,6 +24,14 @@ DocumentOf = Callable[[Results, str], dict[str, Any]]
 """(results by arm, why the run was ended early or "") -> the verdict document"""
 
 
+class VerdictUnwritten(RunWriteError):
+    """What a run has found could not be written down; `document` is what it was."""
+
+    def __init__(self, why: str, document: dict[str, Any]) -> None:
+        super().__init__(why)
+        self.document = document
+
+
 class RunRecord:
     """Writes the manifest and the verdict of one run."""
 
@@ -43,13 +51,12 @@ class RunRecord:
             self.run.write_verdict(self._document_of(results, INTERRUPTED_EARLY))
 
     def end(self, results: Results, ended_early: str) -> dict[str, Any]:
-        """After the last rank; returns the verdict document. Raises RunWriteError, which has it too."""
+        """After the last rank; returns the verdict document. Raises VerdictUnwritten."""
         document = self._document_of(results, ended_early)
         try:
             self.run.write_verdict(document)
         except RunWriteError as error:
-            error.document = document
-            raise
+            raise VerdictUnwritten(str(error), document) from error
         by_rank = {result.rank: result.device for ranks in results.values() for result in ranks}
         devices = [by_rank[rank] for rank in sorted(by_rank)]
         try:
