@@ -20,7 +20,7 @@ from stress.arm_layout import broken_ranks
 from stress.check.marks import MARKS
 from stress.config_arms import broken_faults, broken_pool_only, have_no_window
 from stress.config_limits import broken_limits
-from stress.config_pools import beside_ballast, enough_beside_ballast, less_ballast, swa_pages_needed
+from stress.config_pools import less_ballast, swa_beside_ballast, swa_pages_needed
 from stress.config_scheduler import broken_scheduler
 from stress.config_schema import Arm, Config, ConfigError, Workload
 from stress.fault_name import parse_faults
@@ -95,11 +95,11 @@ def _broken_pool(config: Config) -> Iterator[str]:
             f"(pool.page_size); give {pool.page_size} or more"
         )
     pages, share = swa_pages_needed(pool, serving), config.workload.ballast
-    if not (pool.swa_ring or have_no_window(config)) and beside_ballast(pool.swa_pages, share) < pages:
+    if not (pool.swa_ring or have_no_window(config)) and swa_beside_ballast(pool, share) < pages:
         yield (
             f"pool.swa_pages: {pool.swa_pages} pages can't hold one chunk of serving.chunk_tokens = "
             f"{serving.chunk_tokens}, the window of pool.window_tokens = {pool.window_tokens} and the draft "
-            f"reserve; give at least {enough_beside_ballast(pages, share)}, or a smaller serving.chunk_tokens"
+            f"reserve; give at least {pages}{' beside the ballast' if share else ''}, or a smaller serving.chunk_tokens"
             f"{less_ballast(share)}"
         )
     yield from broken_groups(pool)

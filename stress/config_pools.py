@@ -67,6 +67,16 @@ def beside_ballast(pages: int, share: float) -> int:
     return pages - pages * round(share * 1000) // 1000
 
 
+def swa_beside_ballast(pool: Pool, share: float) -> int:
+    """The same of the SWA pages. One request of ballast holds as many pages in both pools; what is left of the share in
+    FULL is another's, which keeps its window, or all of its SWA pages where one chunk takes them."""
+    wide = min(pool.full_pages, pool.swa_pages) * round(share * 1000) // 1000
+    more = pool.full_pages - beside_ballast(pool.full_pages, share) - wide
+    if more > min(pool.full_pages, pool.swa_pages) - wide:
+        more = -(-pool.window_tokens // pool.page_size)
+    return pool.swa_pages - wide - max(0, more)
+
+
 def enough_beside_ballast(pages: int, share: float) -> int:
     """The smallest pool that leaves so many, for a share below 1."""
     return (pages - 1) * 1000 // (1000 - round(share * 1000)) + 1

@@ -92,6 +92,7 @@ def run_arms(
         unstarted = [watch.arm for watch in under_way if watch.arm not in results]
         raise ArmsBroken(results, unstarted, error) from error
     except Exception as error:
+        launcher.close()
         results |= _cut_short(under_way, results, f"stopped by {type(error).__name__}")
         raise ArmsBroken(results, [], error) from error
     finally:

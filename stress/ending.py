@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+LAST_WORDS_S = 2.0  # for a rank to come to its next operation
+
 
 class AskedToEnd(KeyboardInterrupt):
     """Ends a rank's work ahead of an operation."""
@@ -19,6 +21,10 @@ class Ending:
     it has."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Nobody asks."""
         self.asked = self.heard = False
         self.done: Callable[[], None] = lambda: None
 

@@ -40,7 +40,7 @@ class PoolShadow:
         size = max(self.end, 0 if self.null is None else self.null + 1)
         self.on_loan = np.zeros(size, dtype=bool)
         self.owner = np.full(size, -1, dtype=np.int64)
-        self.lent_by = np.zeros(size, dtype=np.int32)  # index into Shadow.causes; 0: never lent
+        self.lent_by = np.zeros(size, dtype=np.int32)  # number in Shadow.causes; 0: never lent
         self.asked = np.zeros(size, dtype=bool)
         self.orphan = np.zeros(size, dtype=bool)  # on loan, held by nobody, and reported
         self.tables = np.zeros(size, dtype=np.int32)  # how many request tables name the page

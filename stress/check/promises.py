@@ -55,7 +55,7 @@ class Promises:
         self._of_pass.append((of, pages))
 
     def withdraw(self, event: Event, cause: int) -> None:
-        """`cause`: index into Shadow.causes."""
+        """`cause`: its number in Shadow.causes."""
         of = self._pages.get(event.pool)
         if of is None:
             return
@@ -81,7 +81,7 @@ class Promises:
         return pages[:0] if of is None else pages[of.withdrawn_in[pages] == of.lent_by[pages]]
 
     def withdrawal(self, pool: str, page: int) -> int:
-        """Index of the cause under which that was; 0: it was not."""
+        """Number of the cause under which that was; 0: it was not."""
         of = self._pages.get(pool)
         return int(of.withdrawn_by[page]) if of and of.withdrawn_in[page] == of.lent_by[page] else 0
 

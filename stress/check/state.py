@@ -27,6 +27,8 @@ LOOKED_AT = frozenset({EventKind.LEND, EventKind.RETURN, EventKind.INTENT, Event
 
 
 class Shadow:
+    """Of all pools of one rank. Causes stand by their number (causes.py)."""
+
     def __init__(self, pools: tuple[PoolShape, ...], edges: tuple[EdgeShape, ...]):
         self.pools = {shape.name: PoolShadow(shape) for shape in pools}
         self.edges = [EdgeShadow(e, self.pools[e.source], self.pools[e.target]) for e in edges]
@@ -36,7 +38,7 @@ class Shadow:
             self.edges_from[edge.shape.source].append(edge)
         self.tables: dict[int | tuple[int, str], np.ndarray] = {}  # by Event.owner
         self.transfers = TransferShadow(self.pools)
-        # By owner: runs of its table: (place of the first page, index of the cause with which it got those pages).
+        # By owner: runs of its table: (place of the first page, number of the cause with which it got those pages).
         self.rows_gained: dict[int | tuple[int, str], list[tuple[int, int]]] = {}
         self.references = References(self.pools)
         self.promises = Promises(self.pools)

@@ -81,7 +81,7 @@ class TransferShadow:
         return (of.ended_by for of in self._pages.values())
 
     def end_of_load(self, pool: str, page: int) -> int:
-        """Index of the cause under which that was; 0: none has."""
+        """Number of the cause under which that was; 0: none has."""
         of = self._pages[pool]
         return int(of.ended_by[page]) if of.ended_in[page] == of.lent_by[page] else 0
 

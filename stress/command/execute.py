@@ -54,7 +54,8 @@ def execute(
 
     `prepared`: what was planned for `config` already.
     """
-    from stress.record import RunDirectory
+    from stress.command.run_record import VerdictUnwritten
+    from stress.record import RunDirectory, RunWriteError
 
     planned = prepared.planned if prepared else plan_workload(config, options.overrides)
     trees = prepared.trees if prepared else resolve_trees(config, arms, options.launcher)
@@ -69,7 +70,10 @@ def execute(
     outcome.document["determinism"] = {"digests": digests, "equal": equal}
     if not equal:
         outcome.document["reasons"].append("Two runs of this configuration and seed gave different digests.")
-    RunDirectory.open(outcome.run_dir).write_verdict(outcome.document)
+    try:
+        RunDirectory.open(outcome.run_dir).write_verdict(outcome.document)
+    except RunWriteError as error:
+        raise VerdictUnwritten(str(error), outcome.document) from error
     return msgspec.structs.replace(outcome, interrupted=again.interrupted)
 
 

@@ -2,9 +2,9 @@
 
 The first rank of an arm opens the rendezvous store and tells its port, the coordinator tells it to its peers; each
 rank then sends one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes
-its end, or is killed, the read ends and the process with it, whatever the rank is doing; it has LAST_WORDS_S to come
-to the end of an operation and to have the checks look at what it has seen. So a rank that has ended
-stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
+its end, or is killed, the read ends and the process with it, whatever the rank is doing. One that is at work has
+LAST_WORDS_S to come to the end of an operation and to have the checks look at what it has seen. So a rank that has
+ended stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
 lost, so that nobody waits for them to join. It leads a process group of its own: a terminal's signals are the
 coordinator's.
 """
@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from stress.ending import ENDING, AskedToEnd
+from stress.ending import ENDING, LAST_WORDS_S, AskedToEnd
 from stress.launch.contract import LOOPBACK, LaunchError, RankOutcome, backend_of
 from stress.launch.device import torch_device, use_device
 from stress.launch.entry import RankRun
@@ -31,8 +31,6 @@ from stress.launch.local_pipe import Ended, Gone, Message, Refused, StorePort, d
 from stress.launch.rank_process import settle_process
 from stress.result import RankSpec, utf8_text
 
-LAST_WORDS_S = 2.0
-
 
 class News:
     """What the coordinator has told this rank."""
@@ -40,7 +38,8 @@ class News:
     def __init__(self) -> None:
         self.port: queue.SimpleQueue[int] = queue.SimpleQueue()  # of the store; once
         self.gone: set[int] = set()
-        self.done = threading.Event()  # this rank has nothing more to say
+        self.idle = threading.Event()  # this rank is not at work: it has nothing to say that it has not said
+        self.idle.set()
 
     def lost(self, peers: Collection[int]) -> bool:
         """Whether one of them is lost: indices in the arm."""
@@ -62,14 +61,11 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
         outcome, group = _run(spec, entry, pipe, news, timeout_s)
     except LaunchError as error:
         _tell(pipe, Refused(str(error)))
-        news.done.set()
         lifeline.join()  # until the coordinator lets go, which ends this process
         return
     except AskedToEnd:
-        news.done.set()
         lifeline.join()
         return
-    news.done.set()
     _tell(pipe, Ended(outcome))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
@@ -89,7 +85,7 @@ def _listen(pipe: Connection, news: News) -> None:
             message = decode(pipe.recv_bytes())
         except (EOFError, OSError):
             ENDING.asked = True
-            news.done.wait(LAST_WORDS_S)
+            news.idle.wait(LAST_WORDS_S)
             os._exit(0)
         if isinstance(message, Gone):
             news.gone.add(message.index)
@@ -107,11 +103,14 @@ def _run(
         if run.outcome is not None:
             return run.outcome, None
         group = _join(spec, pipe, news, timeout_s)
+        news.idle.clear()
         try:
             return run.follow(group), group
         except AskedToEnd:
             run.close()
             raise
+        finally:
+            news.idle.set()
     except LaunchError:
         raise
     except Exception:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal as signals
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from stress.command.interrupt import ENDING_SIGNALS, interruptible
+from stress.ending import ENDING, LAST_WORDS_S
 
 pytestmark = pytest.mark.multi
 
@@ -32,6 +38,22 @@ def issue_and_end(self, *arguments):
     return result
 
 operator.Operator._issue = issue_and_end
+"""
+LOOPS_AT_OPERATION = """
+import os, signal, time
+import stress.operator as operator
+
+issue = operator.Operator._issue
+
+def issue_for_ever(self, *arguments):
+    result = issue(self, *arguments)
+    if self.number == 31:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            time.sleep(0.01)
+    return result
+
+operator.Operator._issue = issue_for_ever
 """
 ENDS_IN_A_CHECK = """
 import os, signal
@@ -85,3 +107,29 @@ def test_what_was_seen_and_not_checked_yet_is_told(launcher: str, signal: str, t
 
 def test_a_signal_amid_a_check_lets_it_end(tmp_path: Path) -> None:
     check_told(ended(tmp_path, "inline", ENDS_IN_A_CHECK))
+
+
+def test_one_signal_ends_a_target_that_comes_to_no_other_operation(tmp_path: Path) -> None:
+    started_s = time.monotonic()
+    check_told(ended(tmp_path, "inline", LOOPS_AT_OPERATION))
+    assert time.monotonic() - started_s > LAST_WORDS_S, "it was given the time to come to one"
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """`interruptible` leaves them ignored after one has arrived: this process and its children are tests."""
+    before = {each: signals.getsignal(each) for each in ENDING_SIGNALS}
+    yield
+    for each, handler in before.items():
+        signals.signal(each, handler)
+
+
+def test_nobody_asks_any_more_once_the_signals_are_over(own_signals) -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        with ENDING.hears():
+            os.kill(os.getpid(), signals.SIGTERM)
+            assert ENDING.asked
+    assert not ENDING.asked
+    with ENDING.hears():
+        pass
+    assert signals.getitimer(signals.ITIMER_REAL)[0] == 0

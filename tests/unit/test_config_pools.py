@@ -10,6 +10,7 @@ from stress.config_pools import (
     EVICTION_INTERVAL_TOKENS,
     check_full_pool,
     full_pages_needed,
+    swa_beside_ballast,
     swa_pages_behind_prefix,
     swa_pages_needed,
 )
@@ -107,11 +108,24 @@ def test_what_ballast_holds_is_not_counted_on():
     )
 
 
+@pytest.mark.parametrize(
+    ("full", "swa", "share", "left"),
+    [
+        (800, 151, 0.9, 14),
+        (1000, 151, 0.9, 14),
+        (1000, 800, 0.5, 300),
+        (600, 500, 0.8, 20),
+        (888, 800, 0.9, 1),
+    ],
+)
+def test_what_ballast_leaves_of_the_window_pages_is_what_an_engine_has_left(full, swa, share, left):
+    """The numbers of an engine that was loaded with it: a window of 2 pages, or a whole chunk, goes besides."""
+    pool = msgspec.structs.replace(load_config("smoke").pool, full_pages=full, swa_pages=swa)
+    assert swa_beside_ballast(pool, share) == left
+
+
 def test_ballast_leaves_a_chunk_its_window_pages():
-    needed = swa_pages_needed(load_config("smoke").pool, load_config("smoke").serving)
-    enough = (needed - 1) * 10 + 1
-    load_config("smoke", [f"pool.swa_pages={enough}", "workload.ballast=0.9"])
-    with pytest.raises(
-        ConfigError, match=f"give at least {enough}, or a smaller serving.chunk_tokens, or a smal"
-    ):
-        load_config("smoke", [f"pool.swa_pages={enough - 1}", "workload.ballast=0.9"])
+    assert swa_pages_needed(load_config("smoke").pool, load_config("smoke").serving) == 16
+    load_config("smoke", ["pool.swa_pages=171", "pool.full_pages=1000", "workload.ballast=0.9"])
+    with pytest.raises(ConfigError, match="give at least 16 beside the ballast, or a smaller serving"):
+        load_config("smoke", ["pool.swa_pages=170", "pool.full_pages=1000", "workload.ballast=0.9"])

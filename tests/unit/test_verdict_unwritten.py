@@ -26,6 +26,24 @@ def full_at_the_end(monkeypatch):
     monkeypatch.setattr(RunDirectory, "write_verdict", write_once)
 
 
+def test_a_second_run_that_can_not_be_told_of_does_not_hide_the_first(ranks, monkeypatch, capsys):
+    write, written = RunDirectory.write_verdict, []
+
+    def write_four(self, verdict):
+        """Two runs, each at its start and its end; what fails is the word about both."""
+        written.append(self.path)
+        if len(written) > 4:
+            raise RunWriteError("out/verdict.json: No space left on device; free some room")
+        return write(self, verdict)
+
+    monkeypatch.setattr(RunDirectory, "write_verdict", write_four)
+    ranks(unpatched="fail")
+    command = ["run", "smoke", "--arm", "unpatched", "--verify-determinism"]
+    assert main([*command, "--launcher", "inline", "--out", "out", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["determinism"]["equal"]
+    assert len(written) == 5
+
+
 @pytest.mark.parametrize(
     "command",
     [
