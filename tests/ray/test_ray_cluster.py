@@ -112,7 +112,7 @@ def test_a_dead_node_costs_its_ranks_and_not_what_they_had_said(blind_node: OwnC
     """The ranks of the second node can't see `out`: their lines come by the first."""
     cluster, run_dir = blind_node, out / "node"
     eight = [f"layout.{size}=8" for size in ("tp_size", "dp_size")]
-    paced = [*eight, "layout.placement=spread", "workload.requests=800", "layout.exchange_ms=1000"]
+    paced = [*eight, "layout.placement=spread", "workload.requests=1600", "layout.exchange_ms=1000"]
     sets = [word for each in [*paced, "check.require=[]"] for word in ("--set", each)]
     joining = {**cluster.environment, "RAY_ADDRESS": cluster.address}
     with started([*RUN, "--arm", "patched", "--out", str(run_dir), *sets], joining) as run:
