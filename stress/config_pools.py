@@ -62,23 +62,24 @@ def full_pages_needed(pool: Pool, serving: Serving, prompt: int, output: int) ->
     return max(decoding, admission)
 
 
-def beside_ballast(pages: int, share: float) -> int:
-    """Of a pool's pages, those that ballast of this share (stress.serving.ballast) leaves to the requests."""
-    return pages - pages * round(share * 1000) // 1000
+def in_ballast(pages: int, share: float) -> int:
+    """Of so many pages, those that ballast of this share (stress.serving.ballast) takes."""
+    return pages * round(share * 1000) // 1000
 
 
 def swa_beside_ballast(pool: Pool, share: float) -> int:
-    """The same of the SWA pages. One request of ballast holds as many pages in both pools; what is left of the share in
-    FULL is another's, which keeps its window, or all of its SWA pages where one chunk takes them."""
-    wide = min(pool.full_pages, pool.swa_pages) * round(share * 1000) // 1000
-    more = pool.full_pages - beside_ballast(pool.full_pages, share) - wide
-    if more > min(pool.full_pages, pool.swa_pages) - wide:
+    """SWA pages that ballast leaves to the requests. One request of it holds as many pages in both pools; what is left
+    of the share in FULL is another's, which keeps its window, or all of its SWA pages where one chunk takes them."""
+    most = min(pool.full_pages, pool.swa_pages)
+    wide = in_ballast(most, share)
+    more = in_ballast(pool.full_pages, share) - wide
+    if more > most - wide:
         more = -(-pool.window_tokens // pool.page_size)
-    return pool.swa_pages - wide - max(0, more)
+    return pool.swa_pages - wide - more
 
 
 def enough_beside_ballast(pages: int, share: float) -> int:
-    """The smallest pool that leaves so many, for a share below 1."""
+    """The smallest FULL pool of which so many are left, for a share below 1."""
     return (pages - 1) * 1000 // (1000 - round(share * 1000)) + 1
 
 
@@ -92,9 +93,9 @@ def check_full_pool(config: Config, requests: Iterable[tuple[int, int]]) -> None
     pages, prompt, output = max(
         (full_pages_needed(config.pool, config.serving, *tokens), *tokens) for tokens in requests
     )
-    share = config.workload.ballast
-    if pages > beside_ballast(config.pool.full_pages, share):
+    full_pages, share = config.pool.full_pages, config.workload.ballast
+    if pages > full_pages - in_ballast(full_pages, share):
         raise ConfigError(
-            f"pool.full_pages: {config.pool.full_pages} pages can't hold the longest request of the workload, "
+            f"pool.full_pages: {full_pages} pages can't hold the longest request of the workload, "
             f"{prompt} + {output} tokens; give at least {enough_beside_ballast(pages, share)}{less_ballast(share)}"
         )

@@ -103,7 +103,7 @@ class PoolShadow:
         wrong = pages.view(np.uint64) >= len(self.extra)
         return pages[~wrong] if any_of(wrong) else pages
 
-    def lend(self, rid: int, cause_index: int) -> None:
+    def lend(self, rid: int, cause: int) -> None:
         """Applies the pages of `look` as lent."""
         valid = self.valid
         self.lent += len(valid)
@@ -114,14 +114,14 @@ class PoolShadow:
             self.lent -= int(np.count_nonzero(again))
         self.on_loan[valid] = True
         self.owner[valid] = rid
-        self.lent_by[valid] = cause_index
+        self.lent_by[valid] = cause
         if len(self.outside):
             self._free_list_differs(self.outside, -1)
             self.surplus_outside -= len(self.outside)
             if self.null is not None and (self.outside == self.null).any():
                 self.on_loan[self.null] = True
                 self.owner[self.null] = rid
-                self.lent_by[self.null] = cause_index
+                self.lent_by[self.null] = cause
 
     def take_back(self, held: np.ndarray | None) -> None:
         """Applies the pages of `look` as returned. A page that was not on loan, came twice, or that the mask `held`

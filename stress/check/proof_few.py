@@ -33,7 +33,7 @@ class Few:
             return False
         if others:
             self._consult(event, others)
-        rid, index = cause.rid, self._shadow.cause_index(cause)
+        rid, index = cause.rid, self._shadow.causes.number(cause)
         owner, lent_by = cells.owner, cells.lent_by
         for page in pages:
             on_loan[page] = True

@@ -32,7 +32,7 @@ class Many:
             return False
         if others:
             self._consult(event, others)
-        pool.lend(event.cause.rid, self._shadow.cause_index(event.cause))
+        pool.lend(event.cause.rid, self._shadow.causes.number(event.cause))
         return True
 
     def ask(self, event: Event, others: list[Check]) -> bool:

@@ -44,7 +44,6 @@ class Shadow:
         self.promises = Promises(self.pools)
         self.locks = Locks(self.pools, self.edge_into)
         self.causes = Causes(self._named_causes)
-        self.cause_index = self.causes.number
         self.strays = False  # ids were lent that no pool has (strays.py)
         # Which event last took its peer from a source page, by (edge's target pool, page), as far as it is remembered.
         self.last_unmap: Callable[[str, int], Event | None] = lambda _pool, _page: None
@@ -73,7 +72,7 @@ class Shadow:
             EventKind.MAP: self._map,
             EventKind.WRITTEN: self._written,
             EventKind.PROMISED: self.promises.make,
-            EventKind.WITHDRAWN: lambda event: self.promises.withdraw(event, self.cause_index(event.cause)),
+            EventKind.WITHDRAWN: lambda event: self.promises.withdraw(event, self.causes.number(event.cause)),
             EventKind.TRANSFER_BEGIN: lambda event: self.transfers.begin(event, self),
             EventKind.TRANSFER_END: lambda event: self.transfers.end(event, self),
             EventKind.FREE_LIST: lambda event: self.pools[event.pool].trust_free_list(),
@@ -140,12 +139,12 @@ class Shadow:
         pool = self.pools[event.pool]
         self.strays = self.strays or len(pool.outside) > 0
         if event.token < 0:
-            pool.lend(event.cause.rid, self.cause_index(event.cause))
+            pool.lend(event.cause.rid, self.causes.number(event.cause))
             return
         written = pool.valid[self.transfers.is_written(event.pool, pool.valid)]
         withdrawn = self.promises.withdrawn(event.pool, pool.valid)
         loaded = pool.valid[self.transfers.load_ended(event.pool, pool.valid)]
-        pool.lend(event.cause.rid, self.cause_index(event.cause))
+        pool.lend(event.cause.rid, self.causes.number(event.cause))
         self.transfers.write(event, written)
         self.transfers.keep_ends(event.pool, loaded)
         self.promises.keep(event.pool, withdrawn)
@@ -194,7 +193,7 @@ class Shadow:
         while runs and runs[-1][0] >= same:
             runs.pop()
         if len(pages) > same:
-            runs.append((same, self.cause_index(cause)))
+            runs.append((same, self.causes.number(cause)))
         pool.tables_named = True
 
     def gained_in(self, owner: int | tuple[int, str], first: int, count: int) -> np.ndarray:

@@ -126,7 +126,7 @@ class TransferShadow:
             return
         of, pages = self._pages[transfer.pool], transfer.pages
         of.ended_in[pages] = of.lent_by[pages]
-        of.ended_by[pages] = shadow.cause_index(event.cause)
+        of.ended_by[pages] = shadow.causes.number(event.cause)
         self.write(event, shadow.pools[event.pool].inside(event.pages))
 
     def _move(self, pool: str, pages: np.ndarray, by: int) -> None:

@@ -131,6 +131,7 @@ def test_a_dead_node_costs_its_ranks_and_not_what_they_had_said(blind_node: OwnC
     status = {rank["rank"]: rank["status"] for rank in ranks_of(run_dir)}
     assert status == {rank: "lost" if rank in far else "finished" for rank in range(8)}
     assert len(far) == 4
+    tails = [RankTail(rank_path(run_dir, "patched", rank)) for rank in range(8)]  # what lies there now
     assert min(tail.read().heartbeats for tail in tails) >= 4
     assert [tail.unreadable for tail in tails] == [0] * 8
     assert not any(is_alive(pid) for pid in pids)
