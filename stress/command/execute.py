@@ -16,6 +16,7 @@ import msgspec
 
 from stress.command.errors import infrastructure_errors
 from stress.command.options import RunOptions
+from stress.command.streams import remark
 from stress.config import Config, ConfigError, blame
 
 INTERRUPTED = 130
@@ -107,10 +108,10 @@ def _divergence(document: dict[str, Any], arms: list[str], run_dir: Path) -> dic
 
 
 def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, str]:
-    """The folder of each arm that names a real engine, fetched where it is not there yet.
+    """The folder of each arm that names a real engine, fetched where it is not there yet, which is told on stderr.
 
-    Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees, or a tree has no road
-    for what is to be injected.
+    Raises TargetError and TargetUnavailable; ConfigError where one process would need two trees or a backend, or a tree
+    has no road for what is to be injected.
     """
     from stress.engine.sglang.tree_source import refuse_unfit
     from stress.engine.vllm.tree_source import refuse_unfit_run
@@ -122,18 +123,29 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
         name = config.arms.record(arm).target
         target = parse_target(name)
         if target.kind != "reference":
-            root = resolve(name)
+            root = resolve(name, remark)
             if target.project == "sglang":
                 refuse_unfit(root, target)
             elif target.mode == "scheduler":
                 refuse_unfit_run(root, target, config)
             trees[arm] = str(root)
-    if launcher == "inline" and len(set(trees.values())) > 1:
+    if launcher == "inline":
+        _refuse_one_process(config, trees)
+    return trees
+
+
+def _refuse_one_process(config: Config, trees: dict[str, str]) -> None:
+    """Raises ConfigError for what ranks in one process can't do."""
+    if len(set(trees.values())) > 1:
         raise ConfigError(
             f"--launcher inline: arms {', '.join(trees)} need trees of their own and a process imports one; "
             "use --launcher local"
         )
-    return trees
+    if config.layout.backend == "nccl":
+        raise ConfigError(
+            "--launcher inline: layout.backend is nccl, and ranks in one process exchange over nothing; "
+            "use --launcher local, or --set layout.backend=auto"
+        )
 
 
 def _execute_once(

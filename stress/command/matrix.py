@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from stress.command.streams import remark
 from stress.config import ConfigError
 from stress.config_arms import whose
 from stress.fault_catalogue import FAULTS
@@ -102,7 +103,7 @@ def _subject(project: str, target: str) -> Subject:
         return REFERENCE
     from stress.target.store import resolve
 
-    return Subject(project, target, str(resolve(target)))
+    return Subject(project, target, str(resolve(target, remark)))
 
 
 def _fault_of(text: str, target: str, project: str) -> str:

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
+import click
+
 STDOUT = 1
 
 
@@ -35,6 +37,11 @@ class _Sink(io.FileIO):
                     why = f"standard output: {error.strerror}; free some space, or write elsewhere"
                     raise StreamLost(why) from None
         return memoryview(data).nbytes
+
+
+def remark(words: str) -> None:
+    """One line on standard error, where a command says what it does before its result is there."""
+    click.echo(words, err=True)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from stress.command.streams import remark
 from stress.target.name import Target, TargetError, TargetUnavailable, parse_target
 
 SCHEMA = 1
@@ -136,7 +137,7 @@ def _facts(name: str) -> dict[str, Any]:
     from stress.target.store import resolve
 
     target = parse_target(name)
-    root: Path = resolve(name)
+    root: Path = resolve(name, remark)
     return ask_tree(REPORTS[target.project], root)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.machinery
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -47,8 +48,9 @@ class Kept(msgspec.Struct, frozen=True):
     record: Record
 
 
-def resolve(text: str) -> Path:
-    """The folder that holds the target's package; fetches and edits what is not there yet.
+def resolve(text: str, tell: Callable[[str], None] = lambda words: None) -> Path:
+    """The folder that holds the target's package; fetches and edits what is not there yet. `tell` hears of a fetch
+    before it begins.
 
     Raises TargetError for a name or an edit to mend, TargetUnavailable where it can't be fetched or kept.
     """
@@ -59,7 +61,7 @@ def resolve(text: str) -> Path:
         return _installed()
     project = PROJECTS[target.project]
     if target.kind == "release":
-        base = _release(project, target.version)
+        base = _release(project, target.version, tell)
     else:
         _, base = held_project(text, target.folder)
     return _edited(project, target.tree, base) if target.edits else base
@@ -123,8 +125,9 @@ def read_record(folder: Path) -> Record:
         ) from error
 
 
-def _release(project: Project, version: str) -> Path:
+def _release(project: Project, version: str, tell: Callable[[str], None]) -> Path:
     def build(folder: Path) -> None:
+        tell(f"fetching {project.name}=={version}, once, into {targets_folder()}")
         with tempfile.TemporaryDirectory(dir=folder.parent) as downloads:
             wheel = download_wheel(project, version, Path(downloads))
             unpack(project, wheel, folder)

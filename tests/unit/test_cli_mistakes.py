@@ -27,6 +27,10 @@ MISTAKES = [
     (["matrix", "--fault", "F16@3"], "name them alone"),
     (["run", "smoke", "--resume", "x"], "not built yet"),
     (["run", "smoke", "--launcher", "slurm"], "'ray', 'local', 'inline'"),
+    (
+        ["run", "smoke", "--launcher", "inline", "--set", "layout.backend=nccl"],
+        "kvstress: --launcher inline: layout.backend is nccl, and ranks in one process exchange over nothing; use",
+    ),
     (["run", "smoke", "--seed", "-3"], "--seed"),
     (["run", "smoke", "--set", "workload.trace=bad.jsonl"], "bad.jsonl"),
     (["run", "smoke", "--out", "full"], "overwrites nothing"),

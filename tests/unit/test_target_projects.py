@@ -81,6 +81,19 @@ def test_a_wheel_of_any_python_3_is_taken_on_another_platform(tmp_path, wheels, 
     assert download_wheel(PROJECTS["vllm"], "0.33.0", tmp_path / "to").name == wheel.name
 
 
+def test_a_fetch_is_told_before_it_begins_and_once(wheels):
+    make_wheel(wheels / "vllm-0.33.0-py3-none-any.whl", TREES["vllm"])
+    heard = []
+    folder = resolve("vllm==0.33.0", lambda words: heard.append((words, list_targets())))
+    assert resolve("vllm-scheduler==0.33.0", heard.append) == folder
+    assert heard == [(f"fetching vllm==0.33.0, once, into {targets_folder()}", [])]
+
+
+def test_a_command_that_needs_a_release_says_that_it_fetches_it(capsys):
+    assert main(["run", "vllm-small", "--launcher", "inline"]) == 3
+    assert f"fetching vllm==0.33.0, once, into {targets_folder()}" in capsys.readouterr().err.splitlines()
+
+
 def test_modes_of_a_release_share_its_folder(wheels, capsys):
     make_wheel(wheels / "vllm-0.33.0-py3-none-any.whl", TREES["vllm"])
     folder = add_target("vllm-scheduler==0.33.0")
