@@ -79,6 +79,7 @@ def run_arms(
             _follow(under_way, launcher, progress, patience)
             results |= {watch.arm: watch.results("lost", "") for watch in under_way}
             launcher.stop()
+            results |= _read_on(under_way)
         launcher.close()
     except KeyboardInterrupt:
         on_interrupt(results | _cut_short(under_way, results, "stopped by the user"))
@@ -134,6 +135,14 @@ def _follow(
         for watch in going:
             watch.look(outcomes, round_s, patience)
             progress(watch.progress())
+
+
+def _read_on(under_way: list[ArmWatch]) -> Results:
+    """The results of arms whose ranks are gone: one that was given up may have checked, and told, what it had seen."""
+    for watch in under_way:
+        with contextlib.suppress(RunDirectoryError):  # what was read before still counts
+            watch.read()
+    return {watch.arm: watch.results("lost", "") for watch in under_way}
 
 
 def _cut_short(under_way: list[ArmWatch], results: Results, why: str) -> Results:

@@ -2,11 +2,12 @@
 
 The first rank of an arm opens the rendezvous store and tells its port, the coordinator tells it to its peers; each
 rank then sends one outcome. The rank's end of the pipe is read by a thread of its own: when the coordinator closes
-its end, or is killed, the read ends and the process with it, whatever the rank is doing. One that is at work has
-LAST_WORDS_S to come to the end of an operation and to have the checks look at what it has seen. So a rank that has
+its end, or is killed, the read ends and the process with it, whatever the rank is doing. So a rank that has
 ended stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
 lost, so that nobody waits for them to join. It leads a process group of its own: a terminal's signals are the
-coordinator's.
+coordinator's. A signal that ends this rank alone is taken by another thread. However it ends, one that is at work has
+LAST_WORDS_S to come to the end of an operation, and as long again to be ended amid it, and the checks look at what it
+has seen by then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import threading
 import traceback
 from collections.abc import Collection
 from multiprocessing.connection import Connection
+from types import FrameType
 
 import msgspec
 
@@ -31,15 +33,29 @@ from stress.launch.local_pipe import Ended, Gone, Message, Refused, StorePort, d
 from stress.launch.rank_process import settle_process
 from stress.result import RankSpec, utf8_text
 
+_ENDS_ALONE = (signal.SIGTERM, signal.SIGHUP)
+
 
 class News:
-    """What the coordinator has told this rank."""
+    """What the coordinator has told this rank, and whether it is at work."""
 
     def __init__(self) -> None:
         self.port: queue.SimpleQueue[int] = queue.SimpleQueue()  # of the store; once
         self.gone: set[int] = set()
         self.idle = threading.Event()  # this rank is not at work: it has nothing to say that it has not said
         self.idle.set()
+
+    def end_work(self) -> None:
+        """Returns when this rank has said what it had to say, or will not. Not from the thread that works."""
+        ENDING.asked = True
+        if not self.idle.wait(LAST_WORDS_S):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+            self.idle.wait(LAST_WORDS_S)
+
+    def end_amid(self, _signum: int, _frame: FrameType | None) -> None:
+        """Raises AskedToEnd where the rank is at work."""
+        if not self.idle.is_set():
+            raise AskedToEnd
 
     def lost(self, peers: Collection[int]) -> bool:
         """Whether one of them is lost: indices in the arm."""
@@ -50,9 +66,11 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
     """Runs one rank to its outcome and stays until the coordinator lets go of the pipe."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
-    settle_process()
     news = News()
+    signal.signal(signal.SIGALRM, news.end_amid)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS_ALONE)  # in the threads that are started here too
+    threading.Thread(target=_hear_signals, args=(news,), daemon=True).start()
+    settle_process()
     lifeline = threading.Thread(target=_listen, args=(pipe, news), daemon=True)
     lifeline.start()
     spec = msgspec.json.decode(spec_json, type=RankSpec)
@@ -64,8 +82,7 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
         lifeline.join()  # until the coordinator lets go, which ends this process
         return
     except AskedToEnd:
-        lifeline.join()
-        return
+        threading.Event().wait()  # whoever asked ends this process
     _tell(pipe, Ended(outcome))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
@@ -84,13 +101,20 @@ def _listen(pipe: Connection, news: News) -> None:
         try:
             message = decode(pipe.recv_bytes())
         except (EOFError, OSError):
-            ENDING.asked = True
-            news.idle.wait(LAST_WORDS_S)
+            news.end_work()
             os._exit(0)
         if isinstance(message, Gone):
             news.gone.add(message.index)
         elif isinstance(message, StorePort):
             news.port.put(message.port)
+
+
+def _hear_signals(news: News) -> None:
+    """One that whoever started the run ignores, as under nohup, is none of those that end it."""
+    ending = signal.sigwait([each for each in _ENDS_ALONE if signal.getsignal(each) is not signal.SIG_IGN])
+    news.end_work()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [ending])
+    os.kill(os.getpid(), ending)  # the coordinator sees by which
 
 
 def _run(

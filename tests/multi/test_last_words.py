@@ -55,6 +55,8 @@ def issue_for_ever(self, *arguments):
 
 operator.Operator._issue = issue_for_ever
 """
+HANGS_AT_OPERATION = LOOPS_AT_OPERATION.replace("os.kill(os.getpid(), signal.SIGTERM)", "pass")
+KILLED_AT_OPERATION = LOOPS_AT_OPERATION.replace("while True:", "for _ in range(500):")
 ENDS_IN_A_CHECK = """
 import os, signal
 import stress.check.shadow as shadow
@@ -71,11 +73,11 @@ shadow.Ledger._turn_to = end_and_turn_to
 """
 
 
-def ended(tmp_path: Path, launcher: str, hook: str) -> dict:
+def ended(tmp_path: Path, launcher: str, hook: str, *options: str, code: int = 130) -> dict:
     """The verdict of a run that was ended by the hook."""
     (tmp_path / "sitecustomize.py").write_text(hook)
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "stress", *COMMAND, "--launcher", launcher, "--out", str(out)]
+    command = [sys.executable, "-m", "stress", *COMMAND, "--launcher", launcher, "--out", str(out), *options]
     script = f"export COORDINATOR=$$; exec {' '.join(command)}"
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
@@ -84,7 +86,7 @@ def ended(tmp_path: Path, launcher: str, hook: str) -> dict:
     done = subprocess.run(
         ["sh", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 130, done.stderr
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return json.loads((out / "verdict.json").read_text())
 
@@ -113,6 +115,23 @@ def test_one_signal_ends_a_target_that_comes_to_no_other_operation(tmp_path: Pat
     started_s = time.monotonic()
     check_told(ended(tmp_path, "inline", LOOPS_AT_OPERATION))
     assert time.monotonic() - started_s > LAST_WORDS_S, "it was given the time to come to one"
+
+
+@pytest.mark.parametrize(
+    ("hook", "why"),
+    [
+        (HANGS_AT_OPERATION, "no sign of life for 3 s; stopped by the coordinator"),
+        (KILLED_AT_OPERATION, "killed by SIGTERM"),
+    ],
+    ids=["it hangs", "somebody ends it"],
+)
+def test_a_rank_that_is_lost_alone_tells_what_it_had_seen(hook: str, why: str, tmp_path: Path) -> None:
+    document = ended(tmp_path, "local", hook, "--set", "deadlines.stall_s=3", code=1)
+    (rank,) = document["arms"]["reference"]["ranks"]
+    assert rank["status"] == "lost"
+    first = rank["first_finding"]
+    assert (first["rule"], first["operation"], first["page"]) == ("I10", 28, 51)
+    assert why in " ".join(document["reasons"])
 
 
 @pytest.fixture
