@@ -77,13 +77,14 @@ def run_arms(
             under_way = [ArmWatch(of_arm, config.layout.attn_tp_size, run_dir) for of_arm in specs]
             launcher.start([spec for of_arm in specs for spec in of_arm], entry)
             _follow(under_way, launcher, progress, patience)
-            results |= {watch.arm: watch.results("lost", "") for watch in under_way}
+            results |= _over(under_way)
             launcher.stop()
             results |= _read_on(under_way)
         launcher.close()
     except KeyboardInterrupt:
         on_interrupt(results | _cut_short(under_way, results, "stopped by the user"))
         launcher.close()  # a rank may still check, and write, what it has seen
+        results |= _read_on([watch for watch in under_way if watch.arm in results])
         results |= _cut_short(under_way, results, "stopped by the user")
         raise Interrupted(results) from None
     except LaunchError as error:
@@ -137,12 +138,17 @@ def _follow(
             progress(watch.progress())
 
 
-def _read_on(under_way: list[ArmWatch]) -> Results:
-    """The results of arms whose ranks are gone: one that was given up may have checked, and told, what it had seen."""
-    for watch in under_way:
+def _over(watches: list[ArmWatch]) -> Results:
+    """The results of arms that are over."""
+    return {watch.arm: watch.results("lost", "") for watch in watches}
+
+
+def _read_on(watches: list[ArmWatch]) -> Results:
+    """The same once their ranks are gone: one that was given up may have checked, and told, what it had seen."""
+    for watch in watches:
         with contextlib.suppress(RunDirectoryError):  # what was read before still counts
             watch.read()
-    return {watch.arm: watch.results("lost", "") for watch in under_way}
+    return _over(watches)
 
 
 def _cut_short(under_way: list[ArmWatch], results: Results, why: str) -> Results:

@@ -1,7 +1,9 @@
-"""Whether this process's ranks were asked to end, and where they do so: between two operations.
+"""Whether this process's ranks were asked to end, and where they do so: between two operations, or amid one.
 
-There nothing is half done, and what a rank has seen and not checked yet can still be shown to the checks. Whoever asks
-need not rely on it: a rank that hangs comes to no such place.
+Between two nothing is half done, and what a rank has seen and not checked yet is shown to the checks. A target that
+hangs comes to no such place: it is ended where it is, after LAST_WORDS_S, and what its operation had told is dropped,
+for half of an operation breaks rules that the whole would not. Whoever asks need not rely on either: what hangs in
+native code hears nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ LAST_WORDS_S = 2.0  # for a rank to come to its next operation
 
 
 class AskedToEnd(KeyboardInterrupt):
-    """Ends a rank's work ahead of an operation."""
+    """Ends a rank's work, ahead of an operation or amid the target's part of one."""
 
 
 class Ending:
     """`asked`: ranks raise AskedToEnd at their next operation. `heard`: one is at work that will. `done` is called when
-    it has."""
+    it has. `amid`: the target is at work, and may be ended by an exception."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Nobody asks."""
-        self.asked = self.heard = False
+        self.asked = self.heard = self.amid = False
         self.done: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager

@@ -1,10 +1,10 @@
 """The engine as the serving loop sees it: every verb numbered, watched, recorded and folded into the digest.
 
 Owns the rank's one operation counter. A verb runs between `probe.begin` and `probe.end`, also when it raises, so
-that what was seen before an assertion fired is checked. An assertion of the target is kept (`first_assert`) and
-raised again; with `on_assert = "count"` one at the end of a free group is only counted, since the pages are on the
-free list by then and the allocator stays usable. What is only read (room, the next window eviction, what is due) is
-the engine's own method: it takes no number.
+that what was seen before an assertion fired is checked; one that is cut short from outside is not. An assertion of
+the target is kept (`first_assert`) and raised again; with `on_assert = "count"` one at the end of a free group is only
+counted, since the pages are on the free list by then and the allocator stays usable. What is only read (room, the next
+window eviction, what is due) is the engine's own method: it takes no number.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.digest import Digest
+from stress.ending import ENDING
 from stress.engine.contract import Admission, Engine, RequestSpec
 from stress.engine.scheduling import Step
 from stress.operation import Kind, Operation, Rows
@@ -95,17 +96,23 @@ class Operator:
         self.number += 1
         self._faults.operation = self.number
         operation = Operation(self.number, kind, self._engine.now_us, rows)
-        answer = None
+        answer, cut_short = None, False
         if self._probe is not None:
             self._probe.begin(operation)
         try:
+            ENDING.amid = True
             result = self._run(operation, verb, arguments)
+            ENDING.amid = False
             answer = self._answer(kind, result)
+        except KeyboardInterrupt:
+            cut_short = True
+            raise
         finally:
+            ENDING.amid = False
             # What raised is recorded too, and what was seen before it raised is checked.
             self._record(operation._replace(answer=answer))
             if self._probe is not None:
-                self._probe.end(answer)
+                self._probe.abandon() if cut_short else self._probe.end(answer)
         if self._probe is not None and self.number >= self._next_sweep and not self._in_results:
             self._next_sweep = self.number + self._sweep_operations
             self._probe.sweep()

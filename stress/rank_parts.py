@@ -32,7 +32,7 @@ from stress.tp_group import TPGroup
 from stress.workload.plan import Plan, build_plan
 from stress.workload.tokens import page_tokens
 
-# Operations that are checked together; the last ones of a rank that is killed are lost to the checks.
+# Operations that are checked together; the last ones of a rank that is killed outright are lost to the checks.
 LANDS_EVERY = 64
 
 

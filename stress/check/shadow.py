@@ -210,6 +210,10 @@ class Ledger:
                 self._drop(rule)  # those behind it still have their turn
         shadow.end_operation()
 
+    def settle_latest(self) -> None:
+        """The operation of the event that came last is over."""
+        self.settle(self._noticed, self._at_us)
+
     def _close_call(self) -> None:
         """The last call of the target is over: outside a group everything that it asked back has come back."""
         self._asked = False

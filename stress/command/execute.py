@@ -118,6 +118,11 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
     from stress.target.name import parse_target
     from stress.target.store import resolve
 
+    if launcher == "inline" and config.layout.backend == "nccl":
+        raise ConfigError(
+            "--launcher inline: layout.backend is nccl, and ranks in one process exchange over nothing; "
+            "use --launcher local, or --set layout.backend=auto"
+        )
     trees = {}
     for arm in arms:
         name = config.arms.record(arm).target
@@ -129,23 +134,12 @@ def resolve_trees(config: Config, arms: list[str], launcher: str) -> dict[str, s
             elif target.mode == "scheduler":
                 refuse_unfit_run(root, target, config)
             trees[arm] = str(root)
-    if launcher == "inline":
-        _refuse_one_process(config, trees)
-    return trees
-
-
-def _refuse_one_process(config: Config, trees: dict[str, str]) -> None:
-    """Raises ConfigError for what ranks in one process can't do."""
-    if len(set(trees.values())) > 1:
+    if launcher == "inline" and len(set(trees.values())) > 1:
         raise ConfigError(
             f"--launcher inline: arms {', '.join(trees)} need trees of their own and a process imports one; "
             "use --launcher local"
         )
-    if config.layout.backend == "nccl":
-        raise ConfigError(
-            "--launcher inline: layout.backend is nccl, and ranks in one process exchange over nothing; "
-            "use --launcher local, or --set layout.backend=auto"
-        )
+    return trees
 
 
 def _execute_once(

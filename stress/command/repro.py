@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from stress.command.streams import remark
 from stress.command.target import ask, tree_target
 from stress.target.name import TargetError
 
@@ -53,7 +54,7 @@ def _rows(name: str) -> list[dict]:
     from stress.target.store import resolve
 
     release = "+".join(edit.rsplit("/", 1)[-1] for edit in target.edits) or "unpatched"
-    return ask_tree("stress.repro_tree", resolve(name), name, release)
+    return ask_tree("stress.repro_tree", resolve(name, remark), name, release)
 
 
 def _print_table(rows: list[dict], promised: list[bool]) -> None:

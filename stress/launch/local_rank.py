@@ -6,8 +6,8 @@ its end, or is killed, the read ends and the process with it, whatever the rank 
 ended stays, and keeps its group open for slower peers, until it is released. The same thread hears of ranks that are
 lost, so that nobody waits for them to join. It leads a process group of its own: a terminal's signals are the
 coordinator's. A signal that ends this rank alone is taken by another thread. However it ends, one that is at work has
-LAST_WORDS_S to come to the end of an operation, and as long again to be ended amid it, and the checks look at what it
-has seen by then.
+LAST_WORDS_S to come to the end of an operation; else its target is ended where it is, and the checks have as long again
+to look at what was seen before that operation.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class News:
             self.idle.wait(LAST_WORDS_S)
 
     def end_amid(self, _signum: int, _frame: FrameType | None) -> None:
-        """Raises AskedToEnd where the rank is at work."""
-        if not self.idle.is_set():
+        """Raises AskedToEnd where the target is at work."""
+        if ENDING.amid:
             raise AskedToEnd
 
     def lost(self, peers: Collection[int]) -> bool:
@@ -82,7 +82,7 @@ def rank_process(pipe: Connection, spec_json: bytes, entry: str, timeout_s: floa
         lifeline.join()  # until the coordinator lets go, which ends this process
         return
     except AskedToEnd:
-        threading.Event().wait()  # whoever asked ends this process
+        threading.Event().wait()  # for ever: the thread that asked ends this process
     _tell(pipe, Ended(outcome))
     if outcome.result is None:
         os._exit(1)  # closes its connections, which is how the peers learn of it
@@ -110,11 +110,15 @@ def _listen(pipe: Connection, news: News) -> None:
 
 
 def _hear_signals(news: News) -> None:
-    """One that whoever started the run ignores, as under nohup, is none of those that end it."""
+    """Waits for a signal that ends this process, and ends it by that once the rank has said what it had to say.
+
+    One that whoever started the run ignores, as under nohup, is none of them. Children inherit these blocked.
+    """
     ending = signal.sigwait([each for each in _ENDS_ALONE if signal.getsignal(each) is not signal.SIG_IGN])
     news.end_work()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [ending])
     os.kill(os.getpid(), ending)  # the coordinator sees by which
+    os._exit(128 + ending)  # a target handles it
 
 
 def _run(

@@ -56,6 +56,7 @@ class Journal:
         self.moved = False  # pages have changed hands since the counts were told last
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
+        self._told_before = 0  # events that waited when the operation began
         self.waiting: list = []  # of Event and AllCounts; on a GPU some with the size of a page beside them
 
     def begin(self, operation: Cause, at_us: int) -> None:
@@ -65,6 +66,14 @@ class Journal:
         self.now_us = at_us
         self.call = 0
         self.source_lent = self.raised = False
+        self._told_before = len(self.waiting)
+
+    def abandon(self) -> None:
+        """The operation is cut short. Where it can be told apart, what was told before it is checked, and it is not."""
+        if self.lands_late and not self._waits:
+            del self.waiting[self._told_before :]
+            self.land()
+            self.ledger.settle_latest()
 
     @contextmanager
     def about(self, rid: int) -> Iterator[None]:

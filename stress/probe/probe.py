@@ -72,7 +72,7 @@ class Probe:
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
-        self._failing = self._raised = False  # of the operation that ends: see `end`
+        self._failing = self._raised = self._abandoned = False  # of the operation that ends: see `end`
         self._told: dict[str, tuple] = {}
 
     def open(self, spec: RequestSpec) -> None:
@@ -180,6 +180,11 @@ class Probe:
                 with watch.about(rid):
                     watch.tell(_ENDED, watch.source.name, np.array(kept, dtype=np.int64), None, method)
 
+    def abandon(self) -> None:
+        """The operation was cut short from outside: what was told before it is checked, and nothing after that."""
+        self._abandoned = True
+        self.watch.abandon()
+
     def landed(self) -> None:
         """The device was waited for: on a GPU what was told until now is checked. On a host nothing hangs on it."""
         if self.watch.reader.waits:
@@ -193,8 +198,9 @@ class Probe:
 
     def settle(self) -> None:
         """What was told is checked, and what must hold between operations."""
-        self.land()
-        self.ledger.settle(self._operation.number, self._operation.at_us)
+        if not self._abandoned:
+            self.land()
+            self.ledger.settle(self._operation.number, self._operation.at_us)
 
     def clock(self, waiting: int, oldest_us: int, running: int, transfers: int, overdue_us: int) -> None:
         """How work goes on, once an exchange; see EventKind.CLOCK."""

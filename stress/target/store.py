@@ -67,11 +67,11 @@ def resolve(text: str, tell: Callable[[str], None] = lambda words: None) -> Path
     return _edited(project, target.tree, base) if target.edits else base
 
 
-def add_target(text: str) -> Path:
+def add_target(text: str, tell: Callable[[str], None] = lambda words: None) -> Path:
     """`resolve` of what the cache keeps: a release, or an edited tree."""
     target = parse_target(text)
     if target.kind == "release" or target.edits:
-        return resolve(text)
+        return resolve(text, tell)
     releases = either([f"{name}==VERSION" for name in PROJECTS])
     raise TargetError(f"target {text!r}: needs no adding; add {releases}, or a target with an edit")
 

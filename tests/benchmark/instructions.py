@@ -1,13 +1,13 @@
 """What level 2 costs in instructions: one rank of the seed run at each level under valgrind, which counts them.
 
     python tests/benchmark/instructions.py [--requests 150] [--closely 16,1]
-    python tests/benchmark/instructions.py --command [--set workload.requests=800]
+    python tests/benchmark/instructions.py --command [--set KEY=VALUE]
 
 Where a machine is shared CPU time varies by a quarter from run to run; instructions repeat to a thousandth, though they
 leave out what the checks do to the caches. Each level runs twice, with few requests and with all, and the difference
 counts: imports and the plan are the same in both. With `--command` all that `kvstress run seed` does with its ranks in
 one process counts, imports, plans, both arms and the verdict among it, as it is seen in `command_cost.py`. Wants
-`valgrind` on the PATH, and about a minute and a half a run; a quarter of an hour for the command.
+`valgrind` on the PATH, and about a minute and a half a run; 20 minutes for the command.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from pathlib import Path
 FEW = 10
 COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 RUN = "import sys; import check_cost as c; c.run_s(int(sys.argv[1]), tuple(sys.argv[2:]))"
-
-
-VERDICTS = (0, 1)
+VERDICTS = (0, 1)  # of a run that came to one
 
 
 def counted(arguments: list[str], codes: tuple[int, ...] = (0,)) -> int:
@@ -37,10 +35,10 @@ def counted(arguments: list[str], codes: tuple[int, ...] = (0,)) -> int:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    found = COUNTED.search(done.stderr)
-    if done.returncode not in codes or found is None:
+    found = COUNTED.findall(done.stderr)  # a child that could not be started counts too, and ends first
+    if done.returncode not in codes or not found:
         raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr[-2000:]}")
-    return int(found.group(1).replace(",", ""))
+    return int(found[-1].replace(",", ""))
 
 
 def instructions(requests: int, overrides: tuple[str, ...]) -> int:
@@ -79,6 +77,8 @@ def main() -> None:
     given = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("instructions: no valgrind on the PATH; install Debian's package of that name")
+    if given.overrides and not given.command:
+        parser.error("--set goes with --command")
     if given.command:
         with ThreadPoolExecutor() as both:
             none, two = both.map(of_command, (0, 2), [given.overrides] * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -122,8 +123,8 @@ def test_a_dead_node_costs_its_ranks_and_not_what_they_had_said(blind_node: OwnC
         far = [rank for rank, pid in enumerate(pids) if os.getsid(pid) == cluster.sessions[1]]
         killed_s = time.monotonic()
         for pid in (cluster.raylet(1), *(pids[rank] for rank in far)):  # a machine ends as a whole
-            os.kill(pid, signal.SIGKILL)
-        assert still_alive([pids[rank] for rank in far], 15) == []
+            with contextlib.suppress(ProcessLookupError):  # by its own, once it has no raylet
+                os.kill(pid, signal.SIGKILL)
         said = run.communicate(timeout=LIMIT_S)[0].decode()
         took_s = time.monotonic() - killed_s
     assert run.returncode == 3, said
