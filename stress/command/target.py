@@ -63,7 +63,7 @@ def add(names: tuple[str, ...], as_json: bool) -> int:
 
     added = []
     for name in names:
-        folder = ask(lambda name=name: add_target(name, remark))
+        folder = ask(lambda name=name: add_target(name))
         if isinstance(folder, int):
             return folder
         added.append({"target": name, "folder": str(folder)})

@@ -49,8 +49,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def resolve(text: str, tell: Callable[[str], None] = lambda words: None) -> Path:
-    """The folder that holds the target's package; fetches and edits what is not there yet. `tell` hears of a fetch
-    before it begins.
+    """The folder that holds the target's package; fetches and edits what is not there yet. `tell` hears of a
+    fetch that has come.
 
     Raises TargetError for a name or an edit to mend, TargetUnavailable where it can't be fetched or kept.
     """
@@ -67,11 +67,11 @@ def resolve(text: str, tell: Callable[[str], None] = lambda words: None) -> Path
     return _edited(project, target.tree, base) if target.edits else base
 
 
-def add_target(text: str, tell: Callable[[str], None] = lambda words: None) -> Path:
+def add_target(text: str) -> Path:
     """`resolve` of what the cache keeps: a release, or an edited tree."""
     target = parse_target(text)
     if target.kind == "release" or target.edits:
-        return resolve(text, tell)
+        return resolve(text)
     releases = either([f"{name}==VERSION" for name in PROJECTS])
     raise TargetError(f"target {text!r}: needs no adding; add {releases}, or a target with an edit")
 
@@ -127,10 +127,10 @@ def read_record(folder: Path) -> Record:
 
 def _release(project: Project, version: str, tell: Callable[[str], None]) -> Path:
     def build(folder: Path) -> None:
-        tell(f"fetching {project.name}=={version}, once, into {targets_folder()}")
         with tempfile.TemporaryDirectory(dir=folder.parent) as downloads:
             wheel = download_wheel(project, version, Path(downloads))
             unpack(project, wheel, folder)
+            tell(f"fetched {project.name}=={version}, once, into {targets_folder()}")
             record = Record(
                 target=f"{project.name}=={version}",
                 version=version,

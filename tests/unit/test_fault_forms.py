@@ -113,7 +113,7 @@ def test_the_matrix_of_a_target_is_told_its_tree(monkeypatch, capsys):
         told.append((faults, subject))
         return {"schema": 1, "ended_early": None, "rows": []}
 
-    monkeypatch.setattr("stress.target.store.resolve", lambda target: Path("/trees/one"))
+    monkeypatch.setattr("stress.target.store.resolve", lambda target, tell: Path("/trees/one"))
     monkeypatch.setattr(stress.matrix.plan, "make_matrix", made)
     assert main(["matrix", "--target", "vllm==0.28.0", "--fault", "F28", "--fault", "F05", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == []

@@ -81,17 +81,18 @@ def test_a_wheel_of_any_python_3_is_taken_on_another_platform(tmp_path, wheels, 
     assert download_wheel(PROJECTS["vllm"], "0.33.0", tmp_path / "to").name == wheel.name
 
 
-def test_a_fetch_is_told_before_it_begins_and_once(wheels):
+def test_a_fetch_is_told_once_by_the_command_that_needs_it(wheels, capsys):
     make_wheel(wheels / "vllm-0.33.0-py3-none-any.whl", TREES["vllm"])
-    heard = []
-    folder = resolve("vllm==0.33.0", lambda words: heard.append((words, list_targets())))
-    assert resolve("vllm-scheduler==0.33.0", heard.append) == folder
-    assert heard == [(f"fetching vllm==0.33.0, once, into {targets_folder()}", [])]
+    told = f"fetched vllm==0.33.0, once, into {targets_folder()}"
+    for times in (1, 0):
+        main(["run", "vllm-small", "--launcher", "inline", "--set", "workload.requests=1"])
+        assert capsys.readouterr().err.splitlines().count(told) == times
 
 
-def test_a_command_that_needs_a_release_says_that_it_fetches_it(capsys):
+def test_a_release_that_can_not_be_had_is_one_line(capsys):
     assert main(["run", "vllm-small", "--launcher", "inline"]) == 3
-    assert f"fetching vllm==0.33.0, once, into {targets_folder()}" in capsys.readouterr().err.splitlines()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kvstress: vllm==0.33.0: could not be fetched (")
 
 
 def test_modes_of_a_release_share_its_folder(wheels, capsys):
