@@ -15,12 +15,12 @@ LAST_WORDS_S = 2.0  # for a rank to come to its next operation
 
 
 class AskedToEnd(KeyboardInterrupt):
-    """Ends a rank's work, ahead of an operation or amid the target's part of one."""
+    """Ends a rank's work, ahead of an operation or amid one."""
 
 
 class Ending:
     """`asked`: ranks raise AskedToEnd at their next operation. `heard`: one is at work that will. `done` is called when
-    it has. `amid`: the target is at work, and may be ended by an exception."""
+    it has. `amid`: an operation is under way, and no check of it: an exception may end it."""
 
     def __init__(self) -> None:
         self.reset()

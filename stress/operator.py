@@ -1,10 +1,9 @@
 """The engine as the serving loop sees it: every verb numbered, watched, recorded and folded into the digest.
 
 Owns the rank's one operation counter. A verb runs between `probe.begin` and `probe.end`, also when it raises, so
-that what was seen before an assertion fired is checked; one that is cut short from outside is not. An assertion of
-the target is kept (`first_assert`) and raised again; with `on_assert = "count"` one at the end of a free group is only
-counted, since the pages are on the free list by then and the allocator stays usable. What is only read (room, the next
-window eviction, what is due) is the engine's own method: it takes no number.
+that what was seen before an assertion fired is checked; not when it is cut short from outside. An assertion is kept
+(`first_assert`) and raised again; with `on_assert = "count"` one at the end of a free group is only counted, since the
+pages are on the free list by then. What is only read (room, what is due) is the engine's own method, without a number.
 """
 
 from __future__ import annotations
@@ -97,25 +96,30 @@ class Operator:
         self._faults.operation = self.number
         operation = Operation(self.number, kind, self._engine.now_us, rows)
         answer, cut_short = None, False
-        if self._probe is not None:
-            self._probe.begin(operation)
         try:
             ENDING.amid = True
-            result = self._run(operation, verb, arguments)
-            ENDING.amid = False
-            answer = self._answer(kind, result)
+            if self._probe is not None:
+                self._probe.begin(operation)
+            try:
+                result = self._run(operation, verb, arguments)
+                answer = self._answer(kind, result)
+            except KeyboardInterrupt:
+                cut_short = True
+                raise
+            finally:
+                if not cut_short:  # what raised is recorded too, and what was seen before that is checked
+                    self._record(operation._replace(answer=answer))
+                    if self._probe is not None:
+                        self._probe.end(answer)
+            if self._probe is not None and self.number >= self._next_sweep and not self._in_results:
+                self._next_sweep = self.number + self._sweep_operations
+                self._probe.sweep()
         except KeyboardInterrupt:
-            cut_short = True
+            if self._probe is not None:
+                self._probe.abandon(checking=not ENDING.amid)
             raise
         finally:
             ENDING.amid = False
-            # What raised is recorded too, and what was seen before it raised is checked.
-            self._record(operation._replace(answer=answer))
-            if self._probe is not None:
-                self._probe.abandon() if cut_short else self._probe.end(answer)
-        if self._probe is not None and self.number >= self._next_sweep and not self._in_results:
-            self._next_sweep = self.number + self._sweep_operations
-            self._probe.sweep()
         self.digest.operation(operation._replace(answer=answer))
         return result
 

@@ -17,7 +17,7 @@ from functools import partial
 
 from allocator.faults.log import NO_FAULTS, FaultLog
 from stress.config import Config
-from stress.ending import AskedToEnd
+from stress.ending import ENDING, AskedToEnd
 from stress.engine.contract import Engine
 from stress.operation import Operation
 from stress.operator import Operator, TargetFailed
@@ -185,7 +185,9 @@ class Rank:
         return self.group.word(waiting, self.state.now_us, ended=self.evidence.status != "finished")
 
     def _record(self, operation: Operation) -> None:
+        ENDING.amid = False  # half of a block would spoil the file
         self.evidence.recorder.record(operation)
+        ENDING.amid = True
         if self.group is not None and self.probe is not None:
             self.group.fold(operation, self.engine.standing())
 

@@ -53,8 +53,8 @@ class News:
             self.idle.wait(LAST_WORDS_S)
 
     def end_amid(self, _signum: int, _frame: FrameType | None) -> None:
-        """Raises AskedToEnd where the target is at work."""
-        if ENDING.amid:
+        """Raises AskedToEnd amid an operation."""
+        if ENDING.asked and ENDING.amid:
             raise AskedToEnd
 
     def lost(self, peers: Collection[int]) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from stress.check.all_counts import AllCounts
 from stress.check.event import Cause, Event, EventKind
 from stress.check.shadow import Ledger
+from stress.ending import ENDING
 from stress.probe.capture import Column, DeviceReader, HostReader
 
 # Events after which counts may be others, or another request's.
@@ -57,6 +58,8 @@ class Journal:
         self.source_lent = False  # pages of the first pool were lent in this operation
         self.raised = False  # an exception of the target passed through in this operation
         self._told_before = 0  # events that waited when the operation began
+        self._cut_short = False
+        self._whole = True  # what the ledger has seen is whole operations
         self.waiting: list = []  # of Event and AllCounts; on a GPU some with the size of a page beside them
 
     def begin(self, operation: Cause, at_us: int) -> None:
@@ -68,12 +71,23 @@ class Journal:
         self.source_lent = self.raised = False
         self._told_before = len(self.waiting)
 
-    def abandon(self) -> None:
-        """The operation is cut short. Where it can be told apart, what was told before it is checked, and it is not."""
-        if self.lands_late and not self._waits:
-            del self.waiting[self._told_before :]
+    def drop(self, *, everything: bool) -> None:
+        """The operation at hand is cut short: what it has told is dropped. Amid a check `everything` that waits is, and
+        nothing is settled any more."""
+        self._whole = self.lands_late and not everything
+        del self.waiting[0 if everything else self._told_before :]
+        self._cut_short = True
+
+    def settle(self, operation: int, at_us: int) -> None:
+        """What waits is checked, and what must hold when this operation is over, or the last one that is not dropped."""
+        amid, ENDING.amid = ENDING.amid, False  # a check is not cut short
+        if self.lands_late:
             self.land()
+        if not self._cut_short:
+            self.ledger.settle(operation, at_us)
+        elif self._whole:
             self.ledger.settle_latest()
+        ENDING.amid = amid
 
     @contextmanager
     def about(self, rid: int) -> Iterator[None]:

@@ -35,7 +35,7 @@ class Probe:
     `content`: off, sample or full (stress.content); `bytes_per_token`: of what it stamps, with full. `closely`: one
     request in so many is watched closely (its window, locks, keys, content, live pages), one store in so many, and
     after one operation in so many the mapping is read again.
-    `lands_every`: operations after which what they told is checked, on a host: 1, as it happens.
+    `lands_every`: operations after which what they told is checked, on a host: 0, as it happens.
     `tells_clock`: whoever drives the engine calls `clock` at each exchange. `also`: what others tell the ledger.
     """
 
@@ -47,7 +47,7 @@ class Probe:
         bytes_per_token: int = 0,
         *,
         closely: int = 1,
-        lands_every: int = 1,
+        lands_every: int = 0,
         tells_clock: bool = False,
         also: frozenset[str] = frozenset(),
     ):
@@ -62,7 +62,7 @@ class Probe:
         self.content, self.steps = watches.content, watches.steps
         self._lands_every = lands_every
         self._unseen = 0  # operations that have ended since what they told was checked
-        if lands_every > 1:
+        if lands_every:
             self.watch.lands_late = True
         self._tells_writes = "writes" in engine.observes
         self._reads_counts = "counts" in engine.observes
@@ -72,7 +72,7 @@ class Probe:
         self._operation = Operation(0, Kind.POLL, 0, ())
         self._does = DOES[Kind.POLL]
         self._events_before = 0
-        self._failing = self._raised = self._abandoned = False  # of the operation that ends: see `end`
+        self._failing = self._raised = False  # of the operation that ends: see `end`
         self._told: dict[str, tuple] = {}
 
     def open(self, spec: RequestSpec) -> None:
@@ -180,10 +180,10 @@ class Probe:
                 with watch.about(rid):
                     watch.tell(_ENDED, watch.source.name, np.array(kept, dtype=np.int64), None, method)
 
-    def abandon(self) -> None:
-        """The operation was cut short from outside: what was told before it is checked, and nothing after that."""
-        self._abandoned = True
-        self.watch.abandon()
+    def abandon(self, *, checking: bool) -> None:
+        """The operation was cut short from outside: `settle` checks what was told before it. Not amid `checking`, which
+        leaves nothing to go by."""
+        self.watch.drop(everything=checking)
 
     def landed(self) -> None:
         """The device was waited for: on a GPU what was told until now is checked. On a host nothing hangs on it."""
@@ -198,9 +198,8 @@ class Probe:
 
     def settle(self) -> None:
         """What was told is checked, and what must hold between operations."""
-        if not self._abandoned:
-            self.land()
-            self.ledger.settle(self._operation.number, self._operation.at_us)
+        self._unseen = 0
+        self.watch.settle(self._operation.number, self._operation.at_us)
 
     def clock(self, waiting: int, oldest_us: int, running: int, transfers: int, overdue_us: int) -> None:
         """How work goes on, once an exchange; see EventKind.CLOCK."""

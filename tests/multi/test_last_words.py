@@ -72,6 +72,19 @@ def run_for_ever(self, operation, *arguments):
 
 operator.Operator._run = run_for_ever
 """
+READ_HANGS = """
+import time
+import stress.probe.probe as probe
+
+tell = probe.Probe._tell_counts
+
+def tell_for_ever(self):
+    tell(self)
+    while self._operation.number == 31:
+        time.sleep(0.01)
+
+probe.Probe._tell_counts = tell_for_ever
+"""
 TARGET_IS_KILLED = TARGET_HANGS.replace("pass", "os.kill(os.getpid(), signal.SIGTERM)")
 # Pages that come back late, and are neither there nor asked back for a while: half an operation.
 HANGS_AMID_A_FREE = """
@@ -156,9 +169,10 @@ def test_one_signal_ends_a_target_that_comes_to_no_other_operation(tmp_path: Pat
             "no sign of life for 8 s; stopped by the coordinator",
             ("--set", "deadlines.stall_s=8"),
         ),
+        (READ_HANGS, "no sign of life for 8 s; stopped by the coordinator", ("--set", "deadlines.stall_s=8")),
         (TARGET_IS_KILLED, "killed by SIGTERM", ()),
     ],
-    ids=["it hangs", "somebody ends it"],
+    ids=["it hangs", "a read of it hangs", "somebody ends it"],
 )
 def test_a_rank_that_is_lost_alone_tells_what_it_had_seen(hook, why, options, tmp_path: Path) -> None:
     document = ended(tmp_path, "local", hook, *FAULTY, *options, code=1)
@@ -169,8 +183,10 @@ def test_a_rank_that_is_lost_alone_tells_what_it_had_seen(hook, why, options, tm
     assert why in " ".join(document["reasons"])
 
 
-def test_half_of_an_operation_is_not_judged(tmp_path: Path) -> None:
-    document = ended(tmp_path, "local", HANGS_AMID_A_FREE, "--set", "deadlines.stall_s=8", code=3)
+@pytest.mark.parametrize("on_finding", ["count", "stop"])
+def test_half_of_an_operation_is_not_judged(on_finding: str, tmp_path: Path) -> None:
+    options = ("--set", "deadlines.stall_s=8", "--set", f"check.on_finding={on_finding}")
+    document = ended(tmp_path, "local", HANGS_AMID_A_FREE, *options, code=3)
     (rank,) = document["arms"]["reference"]["ranks"]
     assert (rank["status"], rank["findings"], rank["first_finding"]) == ("lost", {}, None)
     assert document["verdict"] == "unknown"
