@@ -79,7 +79,7 @@ class Journal:
         self._cut_short = True
 
     def settle(self, operation: int, at_us: int) -> None:
-        """What waits is checked, and what must hold when this operation is over, or the last one that is not dropped."""
+        """What waits is checked, and what must hold once this operation is over, or the last one not dropped."""
         amid, ENDING.amid = ENDING.amid, False  # a check is not cut short
         if self.lands_late:
             self.land()
