@@ -23,55 +23,39 @@ ROOT = Path(__file__).parents[2]
 COMMAND = ("run", "paged", "--set", "workload.requests=80")
 FAULTY = ("--fault", "F12")
 # Python imports a module of this name at its start: the ranks of both launchers have it.
-ENDS_AT_OPERATION = """
+AT_OPERATION = """
 import os, signal, time
 from pathlib import Path
 import stress.operator as operator
 
-issue = operator.Operator._issue
+method = operator.Operator.METHOD
 
-def issue_and_end(self, *arguments):
-    result = issue(self, *arguments)
+def method_and_then(self, *arguments):
+    result = method(self, *arguments)
     if self.number == 31:
-        Path(os.environ["SEEN"]).write_text(str(len(self._probe.ledger.findings)))
-        os.kill(int(os.environ["COORDINATOR"]), signal.SIGNAL)
-        time.sleep(0.5)
+        THEN
     return result
 
-operator.Operator._issue = issue_and_end
+operator.Operator.METHOD = method_and_then
 """
-LOOPS_AT_OPERATION = """
-import os, signal, time
-import stress.operator as operator
 
-issue = operator.Operator._issue
 
-def issue_for_ever(self, *arguments):
-    result = issue(self, *arguments)
-    if self.number == 31:
-        os.kill(os.getpid(), signal.SIGTERM)
-        while True:
-            time.sleep(0.01)
-    return result
+def at_operation(method: str, *then: str) -> str:
+    """The hook by which operation 31 does `then` at the end of this method of its operator."""
+    return AT_OPERATION.replace("METHOD", method).replace("THEN", "\n        ".join(then))
 
-operator.Operator._issue = issue_for_ever
-"""
-TARGET_HANGS = """
-import os, signal, time
-import stress.operator as operator
 
-run = operator.Operator._run
-
-def run_for_ever(self, operation, *arguments):
-    result = run(self, operation, *arguments)
-    if operation.number == 31:
-        pass
-        while True:
-            time.sleep(0.01)
-    return result
-
-operator.Operator._run = run_for_ever
-"""
+END_ME = "os.kill(os.getpid(), signal.SIGTERM)"
+FOR_EVER = "while True: time.sleep(0.01)"
+ENDS_AT_OPERATION = at_operation(
+    "_issue",
+    'Path(os.environ["SEEN"]).write_text(str(len(self._probe.ledger.findings)))',
+    'os.kill(int(os.environ["COORDINATOR"]), signal.SIGNAL)',
+    "time.sleep(0.5)",
+)
+LOOPS_AT_OPERATION = at_operation("_issue", END_ME, FOR_EVER)
+TARGET_HANGS = at_operation("_run", FOR_EVER)
+TARGET_IS_KILLED = at_operation("_run", END_ME, FOR_EVER)
 READ_HANGS = """
 import time
 import stress.probe.probe as probe
@@ -85,7 +69,6 @@ def tell_for_ever(self):
 
 probe.Probe._tell_counts = tell_for_ever
 """
-TARGET_IS_KILLED = TARGET_HANGS.replace("pass", "os.kill(os.getpid(), signal.SIGTERM)")
 # Pages that come back late, and are neither there nor asked back for a while: half an operation.
 HANGS_AMID_A_FREE = """
 import time
